@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+#
+# kvmm: userspace, the kernel module, tests and benchmarks.  `make help` lists
+# the targets.  Everything that is built goes to build/.  Each folder declares
+# what it builds in its own rules.mk.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VERSION := 0.1.0
+
+B       ?= build
+# release, asan (ASan and UBSan), tsan, clang: each has objects of its own
+VARIANT ?= release
+O       := $(B)/$(VARIANT)
+
+PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+DESTDIR ?=
+
+CC_release := gcc
+CC_asan    := gcc
+CC_tsan    := gcc
+CC_clang   := clang
+ifeq ($(origin CC),default)
+CC := $(CC_$(VARIANT))
+endif
+
+WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes \
+	-Wmissing-prototypes -Wvla -Wpointer-arith
+OPT_release := -O2 -g
+OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+	-fno-omit-frame-pointer
+OPT_tsan    := -O1 -g -fsanitize=thread
+OPT_clang   := -O2 -g
+
+CFLAGS   ?= $(OPT_$(VARIANT))
+CPPFLAGS += -Iuapi -Ilibkvmm/include -Ikmod -D_GNU_SOURCE \
+	-DKVMM_VERSION='"$(VERSION)"'
+ALL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -pthread $(WARN) $(CPPFLAGS)
+LDFLAGS  += -pthread $(filter -fsanitize=%,$(CFLAGS))
+
+# tests: one line per suite, `make suite-NAME` runs it and keeps its counts
+SUITES :=
+# what `all` builds
+ALL :=
+
+include $(wildcard libkvmm/rules.mk gpu-shim/rules.mk tools/rules.mk \
+	tools/*/rules.mk kmod/rules.mk selftests/*/rules.mk)
+
+$(O)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(CFLAGS) $(CFLAGS_$*) -MMD -MP -c $< -o $@
+
+# the core is kernel code: no floating point, also where it runs in a process
+$(O)/kmod/core/%.o: ALL_CFLAGS += -mgeneral-regs-only
+
+-include $(shell find $(O) -name '*.d' 2>/dev/null)
+
+.PHONY: all modules demo demo-vm check check-vm bench style install clean \
+	help setup-% report FORCE
+
+all: $(ALL)
+
+setup-%: FORCE
+	@tools/dist/setup.sh $*
+
+# The suites record counts and never stop make: one run shows every failure.
+check: setup-check
+	@rm -rf $(B)/results
+	@$(MAKE) --no-print-directory all modules
+	@$(MAKE) --no-print-directory -k $(SUITES:%=suite-%)
+	@$(MAKE) --no-print-directory report
+
+report:
+	@selftests/report.sh $(B)/results $(SUITES)
+
+check-vm: setup-vm
+	@rm -f $(B)/results/vm*
+	@$(MAKE) --no-print-directory all modules
+	@$(MAKE) --no-print-directory -k $(filter suite-vm%,$(SUITES:%=suite-%))
+	@selftests/report.sh $(B)/results $(filter vm%,$(SUITES))
+
+clean:
+	rm -rf $(B)
+
+help:
+	@echo 'all        library, tools and tests programs'
+	@echo 'modules    kvmm.ko for the stock kernel the tests boot; KDIR=... for another'
+	@echo 'demo       the main job on the user backend, under a minute, no module'
+	@echo 'demo-vm    the same on kvmm.ko in a virtual machine'
+	@echo 'check      every test; installs what is missing'
+	@echo 'check-vm   only the tests of the kernel module'
+	@echo 'bench      swap against fio, and the core'
+	@echo 'style      checkpatch, sparse, formatting'
+	@echo 'install    library, header, tools; PREFIX and DESTDIR'
+	@echo 'clean      remove build/'

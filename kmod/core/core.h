@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The bookkeeping of one pool: blocks, their states, keys, frames, slots, pins
+ * and the order of eviction.  Compiled into kvmm.ko and into libkvmm.
+ *
+ * Rules.  Pure C: nothing here sleeps, locks, does I/O or reads a clock, and
+ * memory is taken only in kvmm_core_init().  The caller holds the pool's lock
+ * around every call (one call handles at most KVMM_CORE_BATCH entries, a few
+ * microseconds), passes the time in ms, and carries out what comes back: a
+ * struct kvmm_io says "move this frame to that slot" (or back), and every one
+ * of them ends in kvmm_core_write_done() or kvmm_core_read_done(), exactly
+ * once, whatever becomes of the client that asked.
+ *
+ * Data path: block.c (states, alloc, publish, pins), index.c (key to block),
+ * lru.c (who goes first), slots.c (place in the area), swap.c (moving out and
+ * in, reclaim), client.c (who holds what), core.c (creation).
+ */
+#ifndef KVMM_CORE_H
+#define KVMM_CORE_H
+
+#include "types.h"
+
+#define KVMM_CORE_BATCH		64	/* entries of one call under the lock */
+#define KVMM_SCAN_MAX		256	/* blocks looked at to find a victim */
+#define KVMM_CHAIN_MAX		64	/* blocks in one bucket of the index */
+#define KVMM_NONE		0xffffffffU
+
+/* kvmm_block.flags above the KVMM_BLOCK_* that publishers give */
+#define KVMM_B_KEYED		(1U << 4)	/* is in the index */
+#define KVMM_B_DOOMED		(1U << 5)	/* freed when idle */
+#define KVMM_B_EVICTING		(1U << 6)	/* WRITING: drop the frame after */
+#define KVMM_B_SHARED		(1U << 7)	/* has holds beyond the first */
+
+/**
+ * struct kvmm_hold - pins of one client on one block
+ * @client: client id, 0: unused
+ * @count: pins, at least 1 where used
+ * @prev: hold before it in the client's list
+ * @next: hold after it
+ *
+ * Hold number N below nr_blocks is the one inside block N; above are those of
+ * the table for second and further clients.
+ */
+struct kvmm_hold {
+	u32 client;
+	u32 count;
+	u32 prev;
+	u32 next;
+};
+
+struct kvmm_extra_hold {
+	struct kvmm_hold hold;
+	u32 block;
+	u32 hash_next;		/* also the free list */
+};
+
+/**
+ * struct kvmm_block - descriptor of a block
+ * @key: valid once the first part is published
+ * @gen: generation; upper half of the handle, never 0
+ * @hash_next: next in the index bucket, or in the free list
+ * @state: enum kvmm_state
+ * @flags: KVMM_BLOCK_* and KVMM_B_*
+ * @priority: as published
+ * @nr_parts: publishes that complete it
+ * @frame: its frame or KVMM_NONE
+ * @slot: its slot or KVMM_NONE
+ * @lru_prev: younger neighbour in the order of memory
+ * @lru_next: older neighbour; lru_prev == own index: not in the order
+ * @pins: sum of all holds
+ * @hold: the first client's hold
+ * @parts_done: bit N: part N is complete
+ * @parent: handle of the parent, may be stale
+ * @touched: time of the last use, ms
+ * @ttl_ms: expires when untouched for so long; 0: never
+ * @cost_us: time to recompute
+ * @position: index in its chain
+ * @length: bytes of data
+ * @epoch: the pool's epoch at allocation
+ * @uses: times published or hit, saturating
+ * @children: blocks that name this one as parent, sticky at the maximum
+ *
+ * The first cache line is what lookup and eviction read.
+ */
+struct kvmm_block {
+	u8 key[KVMM_KEY_LEN];
+	u32 gen;
+	u32 hash_next;
+	u8 state;
+	u8 flags;
+	u8 priority;
+	u8 nr_parts;
+	u32 frame;
+	u32 slot;
+	u32 lru_prev;
+	u32 lru_next;
+	u32 pins;
+
+	struct kvmm_hold hold;
+	u64 parts_done;
+	u64 parent;
+	u64 touched;
+	u32 ttl_ms;
+	u32 cost_us;
+	u32 position;
+	u32 length;
+	u32 epoch;
+	u16 uses;
+	u16 children;
+} __attribute__((aligned(64)));
+
+/**
+ * struct kvmm_frame - one frame
+ * @link: next in the free list or in quarantine
+ * @due: quarantine: low 32 bits of the time it ends at, ms; else one of
+ *	KVMM_FRAME_*
+ */
+struct kvmm_frame {
+	u32 link;
+	u32 due;
+};
+
+/* kvmm_frame.link of a frame that is in no list */
+#define KVMM_FRAME_OFFLINE	0xfffffffeU
+#define KVMM_FRAME_USED		0xfffffffdU
+
+/**
+ * struct kvmm_slot - one slot of the area
+ * @block: index of its block, KVMM_NONE: free
+ * @prev: younger neighbour in its order
+ * @next: older neighbour; free slots: next free
+ * @crc: CRC32C of the data written
+ */
+struct kvmm_slot {
+	u32 block;
+	u32 prev;
+	u32 next;
+	u32 crc;
+};
+
+/** struct kvmm_list - ends of an order: @head is the youngest */
+struct kvmm_list {
+	u32 head;
+	u32 tail;
+	u32 count;
+};
+
+/** struct kvmm_core_client - @head: its holds; @nr: how many */
+struct kvmm_core_client {
+	u32 head;
+	u32 nr;
+	bool used;
+};
+
+/**
+ * struct kvmm_table - an array in chunks
+ * @chunk: the chunks
+ * @shift: log2 of the elements in a chunk
+ * @nr_chunks: number of chunks
+ */
+struct kvmm_table {
+	void **chunk;
+	u32 shift;
+	u32 nr_chunks;
+};
+
+/**
+ * struct kvmm_core_config - what a pool is made of
+ * @nr_frames: frames, at least 1
+ * @nr_slots: the most slots
+ * @nr_holds: holds beyond the first of each block; 0: default
+ * @max_clients: 1 to KVMM_MAX_CLIENTS
+ * @quarantine_ms: rest of a dead client's frames
+ * @block_size: bytes, a power of two
+ * @secret: random, keys are hashed with it
+ * @alloc: returns zeroed memory of at most 16 MiB, or NULL
+ * @free: takes it back; @bytes as allocated
+ * @ctx: argument of the two
+ */
+struct kvmm_core_config {
+	u32 nr_frames;
+	u32 nr_slots;
+	u32 nr_holds;
+	u32 max_clients;
+	u32 quarantine_ms;
+	u32 block_size;
+	u64 secret[2];
+	void *(*alloc)(void *ctx, size_t bytes);
+	void (*free)(void *ctx, void *mem, size_t bytes);
+	void *ctx;
+};
+
+/**
+ * struct kvmm_core - a pool's bookkeeping; all of it is under the pool's lock
+ * @cfg: as given, defaults filled in
+ * @nr_blocks: nr_frames + nr_slots
+ * @nr_slots: slots that are attached now
+ * @epoch: number of resets
+ * @degraded: victims are no longer written out
+ * @load_us: the host's estimate of reading one block back, us
+ * @blocks: struct kvmm_block, @nr_blocks
+ * @buckets: u32, heads of the index; @bucket_mask + 1
+ * @frames: struct kvmm_frame
+ * @slots: struct kvmm_slot
+ * @holds: struct kvmm_extra_hold
+ * @hold_buckets: u32, heads by block; @hold_mask + 1
+ * @clients: struct kvmm_core_client, index is the id - 1
+ * @free_block: head of the free descriptors
+ * @next_block: descriptors from here on were never used
+ * @free_frame: head of the free frames
+ * @free_slot: head of the free slots
+ * @free_hold: head of the free holds
+ * @quarantine: oldest frame in quarantine, FIFO; @quarantine_tail
+ * @lru: blocks with a frame that may be evicted, youngest first
+ * @slots_clean: slots whose block is also in memory
+ * @slots_swapped: the other slots in use, youngest first
+ * @writing: writes handed out and not done
+ * @reading: reads handed out and not done
+ * @nr_clients: clients
+ * @stat: counters; the gauges in it are filled by kvmm_core_stat()
+ */
+struct kvmm_core {
+	struct kvmm_core_config cfg;
+	u32 nr_blocks;
+	u32 nr_slots;
+	u32 epoch;
+	bool degraded;
+	u32 load_us;
+
+	struct kvmm_table blocks;
+	struct kvmm_table buckets;
+	struct kvmm_table frames;
+	struct kvmm_table slots;
+	struct kvmm_table holds;
+	struct kvmm_table hold_buckets;
+	struct kvmm_table clients;
+	u32 bucket_mask;
+	u32 hold_mask;
+
+	u32 free_block;
+	u32 next_block;
+	u32 free_frame;
+	u32 free_slot;
+	u32 free_hold;
+	u32 quarantine;
+	u32 quarantine_tail;
+
+	struct kvmm_list lru;
+	struct kvmm_list slots_clean;
+	struct kvmm_list slots_swapped;
+
+	u32 frames_online;
+	u32 frames_free;
+	u32 frames_quarantined;
+	u32 slots_free;
+	u32 writing;
+	u32 reading;
+	u32 nr_clients;
+	u32 blocks_pinned;
+	u64 pins;
+	u32 state_count[KVMM_NR_STATES];
+	struct kvmm_pool_stat stat;
+};
+
+/**
+ * struct kvmm_io - a move for the host to carry out
+ * @handle: the block; the token of the done call
+ * @frame: where in the arena
+ * @slot: where in the area
+ * @length: bytes of data
+ * @crc: reads: the checksum written with the data
+ *
+ * Frame and slot stay as they are until the done call.
+ */
+struct kvmm_io {
+	u64 handle;
+	u32 frame;
+	u32 slot;
+	u32 length;
+	u32 crc;
+};
+
+/**
+ * struct kvmm_cursor - where the chain of one command is in the orders
+ * @mem: handle of the block that the next one is put just behind
+ * @swap: the same among swapped blocks
+ *
+ * Zero it before a command; keep it over the command's batches.
+ */
+struct kvmm_cursor {
+	u64 mem;
+	u64 swap;
+};
+
+/* ---- creation (core.c) ---- */
+
+/**
+ * kvmm_core_init() - make the tables; the only call that takes memory
+ * @c: uninitialised
+ * @cfg: copied
+ *
+ * All frames are offline and there is no slot.  Return: 0, -EINVAL, -ENOMEM
+ * (everything taken was given back).
+ */
+int kvmm_core_init(struct kvmm_core *c, const struct kvmm_core_config *cfg);
+
+/** kvmm_core_exit() - give the tables back; no I/O may be in flight */
+void kvmm_core_exit(struct kvmm_core *c);
+
+/**
+ * kvmm_core_bytes() - memory that kvmm_core_init() takes for @cfg
+ */
+u64 kvmm_core_bytes(const struct kvmm_core_config *cfg);
+
+/** kvmm_core_stat() - fill @st but for @size and @flags */
+void kvmm_core_stat(const struct kvmm_core *c, struct kvmm_pool_stat *st);
+
+/**
+ * kvmm_core_frames_online() - frames got memory
+ * @first: first frame
+ * @count: at most KVMM_CORE_BATCH; frames that are online are passed over
+ *
+ * Return: frames that came online.
+ */
+u32 kvmm_core_frames_online(struct kvmm_core *c, u32 first, u32 count);
+
+/** kvmm_core_frame_is_online() - does @frame have memory */
+bool kvmm_core_frame_is_online(const struct kvmm_core *c, u32 frame);
+
+/**
+ * kvmm_core_frames_used() - frames online that hold a block (neither free nor
+ * in quarantine)
+ */
+u32 kvmm_core_frames_used(const struct kvmm_core *c);
+
+/** kvmm_core_reset() - new epoch; returns its number */
+u64 kvmm_core_reset(struct kvmm_core *c);
+
+/* ---- clients (client.c) ---- */
+
+/** kvmm_core_client_add() - returns an id from 1 up, or 0: too many */
+u32 kvmm_core_client_add(struct kvmm_core *c);
+
+/**
+ * kvmm_core_client_del() - a client is gone: drop its pins, at most
+ * KVMM_CORE_BATCH a call
+ *
+ * Its FILLING blocks that nobody else pins lose their frames to quarantine.
+ * Return: true when done and the id is free again; else call again.
+ */
+bool kvmm_core_client_del(struct kvmm_core *c, u32 client, u64 now);
+
+/* ---- blocks (block.c); @n is at most KVMM_CORE_BATCH ---- */
+
+/**
+ * kvmm_core_alloc() - get up to @n FILLING blocks pinned by @client
+ *
+ * Takes free frames, frames out of quarantine that are due, then frames of the
+ * coldest blocks that can be had without I/O.
+ * Return: number had (refs[0..] filled) if not 0, else -EAGAIN (writes in
+ * flight, or kvmm_core_reclaim() would find something to write), -ENOSPC
+ * (nothing can be had), -ENOBUFS.
+ */
+int kvmm_core_alloc(struct kvmm_core *c, u32 client, u32 nr_parts, u64 now,
+		    struct kvmm_block_ref *refs, u32 n);
+
+/** kvmm_core_publish() - see struct kvmm_publish; sets result and existing */
+void kvmm_core_publish(struct kvmm_core *c, u32 client, u32 flags, u64 now,
+		       struct kvmm_cursor *cur, struct kvmm_publish_entry *e,
+		       u32 n);
+
+/**
+ * kvmm_core_lookup() - see struct kvmm_lookup; @keys is n * KVMM_KEY_LEN bytes
+ *
+ * Return: number of leading hits.  With KVMM_LOOKUP_PREFIX entries after the
+ * first miss are set to KVMM_MISS and not counted in the statistics.
+ */
+u32 kvmm_core_lookup(struct kvmm_core *c, u32 client, u32 flags, u64 now,
+		     struct kvmm_cursor *cur, const u8 *keys,
+		     struct kvmm_block_ref *refs, u32 n);
+
+/** kvmm_core_touch() - see KVMM_TOUCH */
+void kvmm_core_touch(struct kvmm_core *c, u64 now, struct kvmm_cursor *cur,
+		     struct kvmm_block_ref *refs, u32 n);
+
+/** kvmm_core_pin() - see KVMM_PIN; @filling: FILLING blocks are allowed */
+void kvmm_core_pin(struct kvmm_core *c, u32 client, bool filling,
+		   struct kvmm_block_ref *refs, u32 n);
+
+/** kvmm_core_unpin() - see KVMM_UNPIN */
+void kvmm_core_unpin(struct kvmm_core *c, u32 client,
+		     struct kvmm_block_ref *refs, u32 n);
+
+/** kvmm_core_drop() - see KVMM_DROP */
+void kvmm_core_drop(struct kvmm_core *c, u32 client,
+		    struct kvmm_block_ref *refs, u32 n);
+
+/** kvmm_core_query() - see KVMM_QUERY */
+void kvmm_core_query(struct kvmm_core *c, u64 now, struct kvmm_block_ref *refs,
+		     u32 n);
+
+/**
+ * kvmm_core_keys() - see struct kvmm_keys
+ * @cursor: in and out; looks at KVMM_CORE_BATCH descriptors a call
+ *
+ * Return: entries written; @cursor is KVMM_NONE at the end, so 0 entries does
+ * not mean the end.
+ */
+u32 kvmm_core_keys(struct kvmm_core *c, u64 now, u64 *cursor,
+		   struct kvmm_key_entry *e, u32 n);
+
+/**
+ * kvmm_core_chain() - touch a chain from its deepest block up (the end of a
+ * request), at most KVMM_CORE_BATCH blocks
+ * @handle: in: where to start; out: where to go on, 0 at the end
+ *
+ * Return: blocks touched, or -ESTALE (none: @handle is gone).
+ */
+int kvmm_core_chain(struct kvmm_core *c, u64 now, u64 *handle);
+
+/** kvmm_core_request_end() - count a request and its output tokens */
+void kvmm_core_request_end(struct kvmm_core *c, u32 output_tokens);
+
+/**
+ * kvmm_core_hint() - see struct kvmm_hint; at most KVMM_CORE_BATCH blocks
+ * @handle: in: where to start; out: where to go on, 0 at the end
+ *
+ * Return: blocks acted on, or -ESTALE.
+ */
+int kvmm_core_hint(struct kvmm_core *c, u32 permille, u64 *handle);
+
+/* ---- moving (swap.c) ---- */
+
+/* Answers of the two calls below that are not errors. */
+#define KVMM_IO_ISSUE	0	/* carry out @io, then call done */
+#define KVMM_IO_NONE	1	/* nothing to move, it is there already */
+#define KVMM_IO_JOIN	2	/* under way: wait for the done of this block */
+
+/**
+ * kvmm_core_swap_out() - write a block to a slot
+ * @flags: KVMM_SWAP_DROP or 0
+ * @io: filled for KVMM_IO_ISSUE; @io->handle also for the others
+ *
+ * KVMM_IO_NONE: the block is CLEAN, or (KVMM_SWAP_DROP) SWAPPED by now.
+ * Return: KVMM_IO_*, or an entry error of struct kvmm_swap_cmd.
+ */
+int kvmm_core_swap_out(struct kvmm_core *c, u64 handle, u32 flags, u64 now,
+		       struct kvmm_io *io);
+
+/**
+ * kvmm_core_swap_in() - read a block into a frame
+ * @flags: KVMM_SWAP_PIN or 0: @client's pin is taken now in all three cases,
+ *	and given up by kvmm_core_read_done() with an error
+ *
+ * Return: KVMM_IO_*, or an entry error of struct kvmm_swap_cmd (-EAGAIN:
+ * kvmm_core_reclaim() may make room).
+ */
+int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
+		      u64 now, struct kvmm_io *io);
+
+/**
+ * kvmm_core_write_done() - the write of @handle has ended
+ * @err: 0, or -errno: the block stays in memory, its slot is free again
+ * @crc: CRC32C of what was written
+ *
+ * An error sets @degraded, which ends writing until an area is attached anew.
+ */
+void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc,
+			  u64 now);
+
+/**
+ * kvmm_core_read_done() - the read of @handle has ended
+ * @err: 0; -EBADMSG: wrong checksum; else any -errno.  With an error the block
+ *	is lost: its key misses, its handle is stale, its pins are gone
+ */
+void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err, u64 now);
+
+/**
+ * struct kvmm_reclaim_count - what kvmm_core_reclaim() did
+ * @evicted: blocks that lost their frame at once (their slot has the data)
+ * @purged: blocks lost
+ */
+struct kvmm_reclaim_count {
+	u32 evicted;
+	u32 purged;
+};
+
+/**
+ * kvmm_core_reclaim() - bring the frames in use down to @keep, coldest first
+ * @io: room for @n moves (at most KVMM_CORE_BATCH)
+ * @count: added to
+ *
+ * Frames of writes handed out (here or before) count as given up already.
+ * Carry out the moves (their blocks lose the frame when the write is done,
+ * unless someone wants them meanwhile) and call again until it returns 0 with
+ * none in flight.
+ * Return: moves in @io; 0: nothing left to do now.
+ */
+u32 kvmm_core_reclaim(struct kvmm_core *c, u32 keep, u64 now,
+		      struct kvmm_io *io, u32 n,
+		      struct kvmm_reclaim_count *count);
+
+/* ---- area (slots.c) ---- */
+
+/**
+ * kvmm_core_attach() - an area of @nr_slots slots is there (at most
+ * cfg.nr_slots, none may be attached); ends @degraded
+ */
+int kvmm_core_attach(struct kvmm_core *c, u32 nr_slots);
+
+/**
+ * kvmm_core_detach() - let go of the area, at most KVMM_CORE_BATCH slots a
+ * call; stops handing out writes and reads from the first call on
+ * @discard: swapped blocks may be lost
+ *
+ * Return: 0 done; -EAGAIN: call again (after the I/O in flight, if any);
+ * -EBUSY: swapped blocks and not @discard, nothing changed; -ENOENT.
+ */
+int kvmm_core_detach(struct kvmm_core *c, bool discard, u64 now);
+
+/* ---- checking (check.c) ---- */
+
+/**
+ * kvmm_core_check() - is everything consistent; O(everything), for tests
+ *
+ * Return: NULL, or what is wrong.
+ */
+const char *kvmm_core_check(const struct kvmm_core *c);
+
+#endif /* KVMM_CORE_H */

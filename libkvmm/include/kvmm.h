@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libkvmm: pools of key/value blocks for inference engines.
+ *
+ * Two backends with the same calls: "kernel" talks to /dev/kvmm, "user" keeps
+ * the pool in this process.  The structs, limits and errors that commands
+ * carry are those of <linux/kvmm.h>; what is said there of a command holds for
+ * the call here.
+ *
+ * Errors: every function that returns int or long returns -errno on failure,
+ * with errno set too.  Threads: all functions may be called from several
+ * threads at once on the same object, except that closing an object must be
+ * the last call on it.  fork(): a child must not use what its parent opened.
+ */
+#ifndef KVMM_H
+#define KVMM_H
+
+#include <linux/kvmm.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kvmm;
+struct kvmm_pool;
+
+/**
+ * enum kvmm_backend - where pools live
+ * @KVMM_BACKEND_AUTO: the kernel's, where its device can be opened, else user
+ * @KVMM_BACKEND_KERNEL: /dev/kvmm
+ * @KVMM_BACKEND_USER: this process
+ */
+enum kvmm_backend {
+	KVMM_BACKEND_AUTO,
+	KVMM_BACKEND_KERNEL,
+	KVMM_BACKEND_USER,
+};
+
+/** enum kvmm_log_level - how bad a message is */
+enum kvmm_log_level {
+	KVMM_LOG_ERROR,
+	KVMM_LOG_WARNING,
+	KVMM_LOG_INFO,
+};
+
+/* kvmm_open_opts.flags */
+#define KVMM_OPEN_NO_URING	(1U << 0)	/* never use io_uring */
+
+/**
+ * struct kvmm_open_opts - how to open
+ * @size: sizeof(struct kvmm_open_opts)
+ * @flags: KVMM_OPEN_*
+ * @backend: enum kvmm_backend
+ * @device: the device to open, NULL: /dev/kvmm
+ * @log: called with one line of text without a newline, from any thread that
+ *	is inside the library; NULL: silent.  It must not call the library
+ * @log_ctx: its first argument
+ */
+struct kvmm_open_opts {
+	size_t size;
+	unsigned int flags;
+	enum kvmm_backend backend;
+	const char *device;
+	void (*log)(void *ctx, enum kvmm_log_level level, const char *text);
+	void *log_ctx;
+};
+
+/**
+ * kvmm_open() - start using kvmm
+ * @out: set on success
+ * @opts: NULL: all defaults
+ *
+ * Return: 0; -EINVAL; -ENOMEM; with KVMM_BACKEND_KERNEL the reason why the
+ * device can't be opened (-ENOENT, -EACCES, -EPROTO: it speaks another ABI).
+ */
+int kvmm_open(struct kvmm **out, const struct kvmm_open_opts *opts);
+
+/**
+ * kvmm_close() - stop using kvmm
+ * @kv: NULL is fine; all its pools must be closed
+ *
+ * With the user backend its pools end here.
+ */
+void kvmm_close(struct kvmm *kv);
+
+/** kvmm_backend_name() - "kernel" or "user" */
+const char *kvmm_backend_name(const struct kvmm *kv);
+
+/** kvmm_io_name() - how the area is driven: "io_uring" or "threads" (user),
+ * "io_uring" or "ioctl" (kernel)
+ */
+const char *kvmm_io_name(const struct kvmm *kv);
+
+/** kvmm_version() - version of the library, "X.Y.Z" */
+const char *kvmm_version(void);
+
+/** kvmm_info() - see struct kvmm_info */
+int kvmm_info(struct kvmm *kv, struct kvmm_info *info);
+
+/**
+ * struct kvmm_pool_opts - what kind of pool
+ * @size: sizeof(struct kvmm_pool_opts)
+ * @flags: KVMM_POOL_MANUAL_CLOCK or 0
+ * @name: see struct kvmm_pool_create, as all below
+ * @mode: 0: 0600
+ * @policy: enum kvmm_policy
+ * @block_size: bytes, a power of two
+ * @nr_frames: frames
+ * @nr_slots: the most slots
+ * @nr_holds: 0: default
+ * @quarantine_ms: milliseconds
+ * @populate_threads: threads that bring the memory in before the call
+ *	returns; 0: as many as there are CPUs, at most 16; -1: leave it to
+ *	kvmm_pool_populate()
+ */
+struct kvmm_pool_opts {
+	size_t size;
+	unsigned int flags;
+	const char *name;
+	unsigned int mode;
+	unsigned int policy;
+	unsigned int block_size;
+	unsigned int nr_frames;
+	unsigned int nr_slots;
+	unsigned int nr_holds;
+	unsigned int quarantine_ms;
+	int populate_threads;
+};
+
+/**
+ * kvmm_pool_create() - make a pool and open it
+ *
+ * The kernel's outlives the process; the user backend's ends with its struct
+ * kvmm.  Return: 0 or the errors of struct kvmm_pool_create and
+ * struct kvmm_populate (the pool is destroyed again).
+ */
+int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
+		     struct kvmm_pool **out);
+
+/**
+ * kvmm_pool_open() - open a pool that exists; a new client of it
+ * @flags: KVMM_POOL_RDONLY or 0
+ */
+int kvmm_pool_open(struct kvmm *kv, const char *name, unsigned int flags,
+		   struct kvmm_pool **out);
+
+/**
+ * kvmm_pool_close() - end a client: its pins and unpublished blocks go
+ * @pool: NULL is fine
+ */
+void kvmm_pool_close(struct kvmm_pool *pool);
+
+/** kvmm_pool_destroy() - see struct kvmm_pool_destroy */
+int kvmm_pool_destroy(struct kvmm *kv, const char *name, unsigned int flags);
+
+/**
+ * kvmm_pool_list() - list pools
+ * @cursor: set to 0 before the first call
+ *
+ * Return: entries written, 0 at the end, or -errno.
+ */
+long kvmm_pool_list(struct kvmm *kv, uint64_t *cursor,
+		    struct kvmm_pool_entry *entries, unsigned int n);
+
+/** kvmm_pool_reset() - new epoch; @epoch may be NULL */
+int kvmm_pool_reset(struct kvmm_pool *pool, uint64_t *epoch);
+
+/** kvmm_pool_stat() - counters; @st->size and @st->flags need not be set */
+int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st);
+
+/** kvmm_pool_clock() - see struct kvmm_pool_clock */
+int kvmm_pool_clock(struct kvmm_pool *pool, uint64_t now_ms);
+
+/**
+ * kvmm_pool_populate() - bring in the memory of @count frames from @first
+ *
+ * Return: frames online in the range from @first on without a gap (@count
+ * unless memory ran out), or -errno where that is none.
+ */
+long kvmm_pool_populate(struct kvmm_pool *pool, unsigned int first,
+			unsigned int count);
+
+/** kvmm_pool_arena() - the mapped arena; @bytes may be NULL */
+void *kvmm_pool_arena(const struct kvmm_pool *pool, size_t *bytes);
+
+/** kvmm_pool_fd() - what can be mapped or registered: the device file or the
+ * memfd; it stays the library's
+ */
+int kvmm_pool_fd(const struct kvmm_pool *pool);
+
+/** kvmm_pool_block_size() - bytes */
+size_t kvmm_pool_block_size(const struct kvmm_pool *pool);
+
+/**
+ * kvmm_addr() - address of a block's data in this process
+ *
+ * Good while the block is pinned.  NULL where @ref has no frame.
+ */
+void *kvmm_addr(const struct kvmm_pool *pool, const struct kvmm_block_ref *ref);
+
+/* kvmm_swap_opts.flags above those of struct kvmm_swap_attach */
+#define KVMM_SWAP_CREATE	(1U << 16)	/* make @path anew */
+#define KVMM_SWAP_PREWRITE	(1U << 17)	/* write all of it once */
+#define KVMM_SWAP_UNLINK	(1U << 18)	/* the file's name goes at once */
+
+/**
+ * struct kvmm_swap_opts - a swap area
+ * @size: sizeof(struct kvmm_swap_opts)
+ * @flags: KVMM_SWAP_NO_CHECKSUM, KVMM_SWAP_CREATE, KVMM_SWAP_PREWRITE,
+ *	KVMM_SWAP_UNLINK
+ * @path: file or block device; NULL: use @fd
+ * @fd: an open file where @path is NULL
+ * @nr_slots: 0: what the pool allows (KVMM_SWAP_CREATE), or what fits
+ * @offset: bytes into the file
+ *
+ * KVMM_SWAP_CREATE makes a regular file of the whole size with its room
+ * reserved, mode 0600; it refuses to replace what is not a regular file.
+ */
+struct kvmm_swap_opts {
+	size_t size;
+	unsigned int flags;
+	const char *path;
+	int fd;
+	unsigned int nr_slots;
+	uint64_t offset;
+};
+
+/** kvmm_swap_attach() - see struct kvmm_swap_attach; returns slots in use */
+long kvmm_swap_attach(struct kvmm_pool *pool, const struct kvmm_swap_opts *opts);
+
+/** kvmm_swap_detach() - see struct kvmm_swap_detach */
+int kvmm_swap_detach(struct kvmm_pool *pool, unsigned int flags);
+
+/**
+ * kvmm_alloc() - get @n blocks to fill
+ * @nr_parts: 1, or publishes that complete a block
+ * @timeout_ms: 0: don't wait
+ *
+ * Return: number had, the first entries of @refs; or why none was
+ * (struct kvmm_alloc).  @n may exceed KVMM_MAX_BATCH, here and below.
+ */
+long kvmm_alloc(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+		unsigned int n, unsigned int nr_parts, unsigned int timeout_ms);
+
+/**
+ * kvmm_publish() - make blocks visible, see struct kvmm_publish
+ *
+ * Return: entries whose result is not an error, or -errno.
+ */
+long kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish_entry *entries,
+		  unsigned int n, unsigned int flags);
+
+/**
+ * kvmm_lookup() - find blocks, see struct kvmm_lookup
+ * @keys: @n keys of KVMM_KEY_LEN bytes
+ *
+ * Return: length of the longest prefix found, or -errno.
+ */
+long kvmm_lookup(struct kvmm_pool *pool, const void *keys,
+		 struct kvmm_block_ref *refs, unsigned int n,
+		 unsigned int flags);
+
+/*
+ * On blocks by handle; see KVMM_TOUCH, KVMM_PIN, KVMM_UNPIN, KVMM_DROP and
+ * KVMM_QUERY.  Return: entries whose result is not an error, or -errno.
+ */
+long kvmm_touch(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+		unsigned int n);
+long kvmm_pin(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+	      unsigned int n);
+long kvmm_unpin(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+		unsigned int n);
+long kvmm_drop(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+	       unsigned int n);
+long kvmm_query(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+		unsigned int n);
+
+/**
+ * kvmm_swap_out() - write blocks to the area, all at once in flight
+ * @flags: KVMM_SWAP_DROP or 0
+ *
+ * Return: entries whose result is not an error, or -errno; see
+ * struct kvmm_swap_cmd for the results.
+ */
+long kvmm_swap_out(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+		   unsigned int n, unsigned int flags);
+
+/**
+ * kvmm_swap_in() - bring blocks back, all at once in flight
+ * @flags: KVMM_SWAP_PIN or 0
+ */
+long kvmm_swap_in(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+		  unsigned int n, unsigned int flags);
+
+/** kvmm_keys() - see struct kvmm_keys; returns entries, 0 at the end */
+long kvmm_keys(struct kvmm_pool *pool, uint64_t *cursor,
+	       struct kvmm_key_entry *entries, unsigned int n);
+
+/** kvmm_request_end() - see struct kvmm_request_end; returns blocks found */
+long kvmm_request_end(struct kvmm_pool *pool, uint64_t handle,
+		      unsigned int output_tokens);
+
+/** kvmm_hint() - see struct kvmm_hint; returns blocks acted on */
+long kvmm_hint(struct kvmm_pool *pool, uint64_t handle, unsigned int permille,
+	       unsigned int delay_ms);
+
+/**
+ * kvmm_reclaim() - see struct kvmm_reclaim
+ * @result: may be NULL; its @size, @flags and @keep need not be set
+ */
+int kvmm_reclaim(struct kvmm_pool *pool, unsigned int keep,
+		 struct kvmm_reclaim *result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVMM_H */
