@@ -11,9 +11,10 @@
  * of them ends in kvmm_core_write_done() or kvmm_core_read_done(), exactly
  * once, whatever becomes of the client that asked.
  *
- * Data path: block.c (states, alloc, publish, pins), index.c (key to block),
- * lru.c (who goes first), slots.c (place in the area), swap.c (moving out and
- * in, reclaim), client.c (who holds what), core.c (creation).
+ * Data path: block.c (states, alloc, drop), publish.c (publish, lookup),
+ * index.c (key to block), client.c (who holds what), lru.c (who goes first),
+ * frame.c (place in the arena), slots.c (place in the area), swap.c (moving
+ * out and in, reclaim), core.c (creation).
  */
 #ifndef KVMM_CORE_H
 #define KVMM_CORE_H
@@ -26,6 +27,7 @@
 #define KVMM_NONE		0xffffffffU
 
 /* kvmm_block.flags above the KVMM_BLOCK_* that publishers give */
+#define KVMM_B_CHILD		(1U << 3)	/* its parent counts it */
 #define KVMM_B_KEYED		(1U << 4)	/* is in the index */
 #define KVMM_B_DOOMED		(1U << 5)	/* freed when idle */
 #define KVMM_B_EVICTING		(1U << 6)	/* WRITING: drop the frame after */
@@ -111,9 +113,8 @@ struct kvmm_block {
 
 /**
  * struct kvmm_frame - one frame
- * @link: next in the free list or in quarantine
- * @due: quarantine: low 32 bits of the time it ends at, ms; else one of
- *	KVMM_FRAME_*
+ * @link: next in the free list or in quarantine, or one of KVMM_FRAME_*
+ * @due: quarantine: low 32 bits of the time it ends at, ms
  */
 struct kvmm_frame {
 	u32 link;
@@ -145,11 +146,18 @@ struct kvmm_list {
 	u32 count;
 };
 
-/** struct kvmm_core_client - @head: its holds; @nr: how many */
+/**
+ * struct kvmm_core_client - one client
+ * @head: first of its holds
+ * @nr: how many
+ * @used: the id is taken
+ * @dying: kvmm_core_client_del() has begun
+ */
 struct kvmm_core_client {
 	u32 head;
 	u32 nr;
 	bool used;
+	bool dying;
 };
 
 /**
@@ -209,12 +217,17 @@ struct kvmm_core_config {
  * @next_block: descriptors from here on were never used
  * @free_frame: head of the free frames
  * @free_slot: head of the free slots
+ * @next_slot: slots from here on were never used since the area was attached
  * @free_hold: head of the free holds
  * @quarantine: oldest frame in quarantine, FIFO; @quarantine_tail
- * @lru: blocks with a frame that may be evicted, youngest first
+ * @lru: published blocks with a frame, but for those on their way out,
+ *	youngest first
+ * @lru_pinned: of those, pinned ones
  * @slots_clean: slots whose block is also in memory
  * @slots_swapped: the other slots in use, youngest first
+ * @detaching: no more moves are handed out
  * @writing: writes handed out and not done
+ * @evicting: of those, blocks that give up their frame after
  * @reading: reads handed out and not done
  * @nr_clients: clients
  * @stat: counters; the gauges in it are filled by kvmm_core_stat()
@@ -225,6 +238,7 @@ struct kvmm_core {
 	u32 nr_slots;
 	u32 epoch;
 	bool degraded;
+	bool detaching;
 	u32 load_us;
 
 	struct kvmm_table blocks;
@@ -241,11 +255,13 @@ struct kvmm_core {
 	u32 next_block;
 	u32 free_frame;
 	u32 free_slot;
+	u32 next_slot;
 	u32 free_hold;
 	u32 quarantine;
 	u32 quarantine_tail;
 
 	struct kvmm_list lru;
+	u32 lru_pinned;
 	struct kvmm_list slots_clean;
 	struct kvmm_list slots_swapped;
 
@@ -254,6 +270,7 @@ struct kvmm_core {
 	u32 frames_quarantined;
 	u32 slots_free;
 	u32 writing;
+	u32 evicting;
 	u32 reading;
 	u32 nr_clients;
 	u32 blocks_pinned;
@@ -423,11 +440,13 @@ void kvmm_core_request_end(struct kvmm_core *c, u32 output_tokens);
 
 /**
  * kvmm_core_hint() - see struct kvmm_hint; at most KVMM_CORE_BATCH blocks
+ * @cur: zero at first; keep it over the batches
  * @handle: in: where to start; out: where to go on, 0 at the end
  *
  * Return: blocks acted on, or -ESTALE.
  */
-int kvmm_core_hint(struct kvmm_core *c, u32 permille, u64 *handle);
+int kvmm_core_hint(struct kvmm_core *c, u32 permille, u64 now,
+		   struct kvmm_cursor *cur, u64 *handle);
 
 /* ---- moving (swap.c) ---- */
 
@@ -465,24 +484,28 @@ int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
  *
  * An error sets @degraded, which ends writing until an area is attached anew.
  */
-void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc,
-			  u64 now);
+void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc);
 
 /**
  * kvmm_core_read_done() - the read of @handle has ended
  * @err: 0; -EBADMSG: wrong checksum; else any -errno.  With an error the block
  *	is lost: its key misses, its handle is stale, its pins are gone
  */
-void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err, u64 now);
+void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err);
 
 /**
  * struct kvmm_reclaim_count - what kvmm_core_reclaim() did
  * @evicted: blocks that lost their frame at once (their slot has the data)
  * @purged: blocks lost
+ * @more: out: another call will find more to do, also where this one had no
+ *	move to hand out
+ *
+ * Zero it before the first call.
  */
 struct kvmm_reclaim_count {
 	u32 evicted;
 	u32 purged;
+	bool more;
 };
 
 /**
@@ -492,9 +515,10 @@ struct kvmm_reclaim_count {
  *
  * Frames of writes handed out (here or before) count as given up already.
  * Carry out the moves (their blocks lose the frame when the write is done,
- * unless someone wants them meanwhile) and call again until it returns 0 with
- * none in flight.
- * Return: moves in @io; 0: nothing left to do now.
+ * unless someone wants them meanwhile) and call again after they are done,
+ * until it returns 0 and @count->more is false.  Pinned blocks and blocks
+ * being read that are met become the youngest.
+ * Return: moves in @io.
  */
 u32 kvmm_core_reclaim(struct kvmm_core *c, u32 keep, u64 now,
 		      struct kvmm_io *io, u32 n,

@@ -617,7 +617,7 @@ enum kvmm_where {
  * @refs: user address of @count struct kvmm_block_ref, written; result is an
  *	enum kvmm_where, or -ENOBUFS where a hit could not be pinned
  * @count: 1 to KVMM_MAX_BATCH
- * @prefix: out: number of leading entries that are not KVMM_MISS
+ * @prefix: out: number of leading entries that are hits
  *
  * With KVMM_LOOKUP_PREFIX the entries after the first miss are not looked up
  * and read KVMM_MISS.  What is found is touched as by KVMM_TOUCH.

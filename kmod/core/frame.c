@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Frames: pieces of the arena.  Offline, free, in use by a block, or resting
+ * in quarantine after the client that was filling them died: a device may
+ * still be writing into those.
+ */
+#include "internal.h"
+
+u32 kvmm_core_frames_online(struct kvmm_core *c, u32 first, u32 count)
+{
+	u32 k, n = 0;
+
+	if (count > KVMM_CORE_BATCH || first >= c->cfg.nr_frames ||
+	    count > c->cfg.nr_frames - first)
+		return 0;
+	/* Backwards, so that the lowest is taken first. */
+	for (k = count; k-- > 0;) {
+		struct kvmm_frame *f = frame_at(c, first + k);
+
+		if (f->link != KVMM_FRAME_OFFLINE)
+			continue;
+		f->link = c->free_frame;
+		c->free_frame = first + k;
+		n++;
+	}
+	c->frames_online += n;
+	c->frames_free += n;
+	return n;
+}
+
+bool kvmm_core_frame_is_online(const struct kvmm_core *c, u32 frame)
+{
+	return frame < c->cfg.nr_frames &&
+	       frame_at(c, frame)->link != KVMM_FRAME_OFFLINE;
+}
+
+u32 kvmm_core_frames_used(const struct kvmm_core *c)
+{
+	return c->frames_online - c->frames_free - c->frames_quarantined;
+}
+
+void frame_put(struct kvmm_core *c, u32 frame)
+{
+	struct kvmm_frame *f = frame_at(c, frame);
+
+	core_bug_on(f->link != KVMM_FRAME_USED);
+	f->link = c->free_frame;
+	c->free_frame = frame;
+	c->frames_free++;
+}
+
+void frame_quarantine(struct kvmm_core *c, u32 frame, u64 now)
+{
+	struct kvmm_frame *f = frame_at(c, frame);
+
+	if (!c->cfg.quarantine_ms) {
+		frame_put(c, frame);
+		return;
+	}
+	core_bug_on(f->link != KVMM_FRAME_USED);
+	f->link = KVMM_NONE;
+	f->due = (u32)now + c->cfg.quarantine_ms;
+	if (c->quarantine_tail == KVMM_NONE)
+		c->quarantine = frame;
+	else
+		frame_at(c, c->quarantine_tail)->link = frame;
+	c->quarantine_tail = frame;
+	c->frames_quarantined++;
+}
+
+/* One frame whose rest is over becomes free. */
+static bool quarantine_release(struct kvmm_core *c, u64 now)
+{
+	u32 frame = c->quarantine;
+	struct kvmm_frame *f;
+
+	if (frame == KVMM_NONE)
+		return false;
+	f = frame_at(c, frame);
+	/* All rest equally long, so the first is due first; times wrap. */
+	if ((s32)((u32)now - f->due) < 0)
+		return false;
+	c->quarantine = f->link;
+	if (c->quarantine == KVMM_NONE)
+		c->quarantine_tail = KVMM_NONE;
+	c->frames_quarantined--;
+	f->link = KVMM_FRAME_USED;
+	frame_put(c, frame);
+	return true;
+}
+
+u32 frame_take(struct kvmm_core *c, u64 now)
+{
+	struct kvmm_frame *f;
+	u32 frame;
+
+	if (c->free_frame == KVMM_NONE && !quarantine_release(c, now))
+		return KVMM_NONE;
+	frame = c->free_frame;
+	f = frame_at(c, frame);
+	c->free_frame = f->link;
+	f->link = KVMM_FRAME_USED;
+	c->frames_free--;
+	return frame;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the files of the core share: access to the tables, and the steps that
+ * commands are made of.  Nobody outside kmod/core includes this.
+ */
+#ifndef KVMM_CORE_INTERNAL_H
+#define KVMM_CORE_INTERNAL_H
+
+#include "core.h"
+
+/* Elements of a chunk, as a power of two; a chunk is at most 8 MiB. */
+#define BLOCK_SHIFT	16
+#define FRAME_SHIFT	20
+#define SLOT_SHIFT	19
+#define HOLD_SHIFT	18
+#define CLIENT_SHIFT	18
+#define U32_SHIFT	21
+
+#define TABLE_AT(table, type, shift, i) \
+	((type *)(table).chunk[(i) >> (shift)] + ((i) & ((1U << (shift)) - 1)))
+
+static inline struct kvmm_block *block_at(const struct kvmm_core *c, u32 i)
+{
+	return TABLE_AT(c->blocks, struct kvmm_block, BLOCK_SHIFT, i);
+}
+
+static inline struct kvmm_frame *frame_at(const struct kvmm_core *c, u32 i)
+{
+	return TABLE_AT(c->frames, struct kvmm_frame, FRAME_SHIFT, i);
+}
+
+static inline struct kvmm_slot *slot_at(const struct kvmm_core *c, u32 i)
+{
+	return TABLE_AT(c->slots, struct kvmm_slot, SLOT_SHIFT, i);
+}
+
+static inline u32 *bucket_at(const struct kvmm_core *c, u32 i)
+{
+	return TABLE_AT(c->buckets, u32, U32_SHIFT, i);
+}
+
+static inline struct kvmm_extra_hold *extra_at(const struct kvmm_core *c, u32 i)
+{
+	return TABLE_AT(c->holds, struct kvmm_extra_hold, HOLD_SHIFT, i);
+}
+
+static inline u32 *hold_bucket_at(const struct kvmm_core *c, u32 block)
+{
+	/* Knuth's multiplicative hash: neighbours go to different buckets. */
+	u32 i = (block * 2654435761U >> 7) & c->hold_mask;
+
+	return TABLE_AT(c->hold_buckets, u32, U32_SHIFT, i);
+}
+
+static inline struct kvmm_core_client *client_at(const struct kvmm_core *c,
+						 u32 client)
+{
+	return TABLE_AT(c->clients, struct kvmm_core_client, CLIENT_SHIFT,
+			client - 1);
+}
+
+static inline u64 handle_of(const struct kvmm_block *b, u32 i)
+{
+	return (u64)b->gen << 32 | i;
+}
+
+static inline void prefetch_handle(const struct kvmm_core *c, u64 handle)
+{
+	u32 i = (u32)handle;
+
+	if (i < c->nr_blocks) {
+		core_prefetchw(block_at(c, i));
+		core_prefetchw(&block_at(c, i)->hold);
+	}
+}
+
+/* The block of a handle, or NULL where the handle is stale. */
+static inline struct kvmm_block *block_get(const struct kvmm_core *c,
+					   u64 handle, u32 *index)
+{
+	u32 i = (u32)handle;
+	struct kvmm_block *b;
+
+	if (i >= c->next_block)
+		return NULL;
+	b = block_at(c, i);
+	if (b->gen != handle >> 32 || b->state == KVMM_FREE)
+		return NULL;
+	*index = i;
+	return b;
+}
+
+static inline bool block_busy(const struct kvmm_block *b)
+{
+	return b->state == KVMM_WRITING || b->state == KVMM_READING;
+}
+
+static inline bool block_in_memory(const struct kvmm_block *b)
+{
+	return b->state == KVMM_RESIDENT || b->state == KVMM_WRITING ||
+	       b->state == KVMM_CLEAN;
+}
+
+static inline bool in_lru(const struct kvmm_block *b, u32 i)
+{
+	return b->lru_prev != i;
+}
+
+static inline bool area_usable(const struct kvmm_core *c)
+{
+	return c->nr_slots && !c->degraded && !c->detaching;
+}
+
+/* Why a block goes; each has its counter. */
+enum kvmm_end {
+	KVMM_END_EXPIRED,
+	KVMM_END_DROPPED,
+	KVMM_END_PURGED,
+	KVMM_END_SLOT,
+	KVMM_END_LOST,		/* counted by who knows the reason */
+};
+
+/* block.c */
+bool core_transition_ok(u32 from, u32 to);
+void block_set_state(struct kvmm_core *c, struct kvmm_block *b, u32 to);
+/* Frees an idle block and all it has; @quarantine: the frame must rest. */
+void block_free(struct kvmm_core *c, struct kvmm_block *b, u32 i,
+		bool quarantine, u64 now);
+/* Makes it a miss at once; it is freed now or when it becomes idle. */
+void block_kill(struct kvmm_core *c, struct kvmm_block *b, u32 i,
+		enum kvmm_end why);
+/* Frees it if nothing keeps it: after a pin or an I/O has ended. */
+void block_settle(struct kvmm_core *c, struct kvmm_block *b, u32 i);
+/* Is it still what its key says; kills it if it is of an old epoch or late. */
+bool block_live(struct kvmm_core *c, struct kvmm_block *b, u32 i, u64 now);
+/* A CLEAN unpinned block gives up its frame. */
+void block_drop_frame(struct kvmm_core *c, struct kvmm_block *b, u32 i);
+/* A WRITING block that was to leave is wanted again. */
+void block_stop_evicting(struct kvmm_core *c, struct kvmm_block *b, u32 i);
+int block_get_live(struct kvmm_core *c, u64 handle, u64 now,
+		   struct kvmm_block **b, u32 *i);
+
+/* client.c */
+u32 hold_find(const struct kvmm_core *c, const struct kvmm_block *b, u32 i,
+	      u32 client);
+int hold_get(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 client);
+int hold_put(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 client);
+void hold_drop_all(struct kvmm_core *c, struct kvmm_block *b, u32 i);
+
+/* index.c */
+u64 core_siphash13(const u64 secret[2], const u8 *key);
+u32 index_hash(const struct kvmm_core *c, const u8 *key);
+u32 index_find(const struct kvmm_core *c, const u8 *key, u32 hash);
+int index_add(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 hash);
+void index_del(struct kvmm_core *c, struct kvmm_block *b, u32 i);
+
+/* lru.c */
+void lru_add(struct kvmm_core *c, struct kvmm_block *b, u32 i);
+void lru_add_tail(struct kvmm_core *c, struct kvmm_block *b, u32 i);
+void lru_add_behind(struct kvmm_core *c, struct kvmm_block *b, u32 i,
+		    u64 *anchor);
+void lru_del(struct kvmm_core *c, struct kvmm_block *b, u32 i);
+void lru_touch(struct kvmm_core *c, struct kvmm_block *b, u32 i, u64 now,
+	       struct kvmm_cursor *cur);
+/* The coldest block from @pos up that may be taken; @budget bounds the walk. */
+u32 lru_next_victim(struct kvmm_core *c, u32 *pos, u32 *budget);
+
+/* frame.c */
+u32 frame_take(struct kvmm_core *c, u64 now);
+void frame_put(struct kvmm_core *c, u32 frame);
+void frame_quarantine(struct kvmm_core *c, u32 frame, u64 now);
+
+/* slots.c */
+u32 slot_take(struct kvmm_core *c);
+void slot_put(struct kvmm_core *c, u32 slot);
+void slot_link(struct kvmm_core *c, struct kvmm_list *l, u32 slot);
+void slot_link_behind(struct kvmm_core *c, struct kvmm_list *l, u32 slot,
+		      u32 anchor);
+void slot_link_tail(struct kvmm_core *c, struct kvmm_list *l, u32 slot);
+void slot_link_before(struct kvmm_core *c, struct kvmm_list *l, u32 slot,
+		      u32 anchor);
+void slot_unlink(struct kvmm_core *c, struct kvmm_list *l, u32 slot);
+struct kvmm_list *slot_list(struct kvmm_core *c, const struct kvmm_block *b);
+
+/* swap.c */
+/* May its data be thrown away rather than written. */
+bool may_purge(const struct kvmm_core *c, const struct kvmm_block *b);
+/* A frame for a new block: free, or of a victim that needs no I/O. */
+u32 core_get_frame(struct kvmm_core *c, u64 now);
+/* Why core_get_frame() found none. */
+int core_no_frame(const struct kvmm_core *c);
+
+#endif /* KVMM_CORE_INTERNAL_H */

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Moving blocks between memory and the area, and making room.  Decisions
+ * only: the host carries out the moves and says how they ended.
+ */
+#include "internal.h"
+
+bool may_purge(const struct kvmm_core *c, const struct kvmm_block *b)
+{
+	if (!area_usable(c))
+		return true;
+	return (b->flags & KVMM_BLOCK_RECOMPUTABLE) && b->cost_us < c->load_us;
+}
+
+u32 core_get_frame(struct kvmm_core *c, u64 now)
+{
+	u32 frame = frame_take(c, now);
+	u32 pos = c->lru.tail, budget = KVMM_SCAN_MAX;
+	struct kvmm_block *b;
+	u32 i;
+
+	if (frame != KVMM_NONE)
+		return frame;
+	while ((i = lru_next_victim(c, &pos, &budget)) != KVMM_NONE) {
+		b = block_at(c, i);
+		if (b->state == KVMM_WRITING)
+			continue;
+		if (!block_live(c, b, i, now))
+			break;
+		if (b->state == KVMM_CLEAN && !c->detaching) {
+			block_drop_frame(c, b, i);
+			break;
+		}
+		if (may_purge(c, b)) {
+			block_kill(c, b, i, KVMM_END_PURGED);
+			break;
+		}
+	}
+	return i == KVMM_NONE ? KVMM_NONE : frame_take(c, now);
+}
+
+int core_no_frame(const struct kvmm_core *c)
+{
+	/* Whatever is pinned has a frame; the rest comes free in time. */
+	if (c->blocks_pinned >= kvmm_core_frames_used(c) &&
+	    !c->frames_quarantined)
+		return -ENOSPC;
+	return -EAGAIN;
+}
+
+/* A RESIDENT block gets a slot and is WRITING; it leaves after if @evict. */
+static int begin_write(struct kvmm_core *c, struct kvmm_block *b, u32 i,
+		       bool evict, struct kvmm_io *io)
+{
+	u32 slot = slot_take(c);
+
+	if (slot == KVMM_NONE)
+		return -ENOSPC;
+	b->slot = slot;
+	slot_at(c, slot)->block = i;
+	block_set_state(c, b, KVMM_WRITING);
+	if (evict) {
+		lru_del(c, b, i);
+		b->flags |= KVMM_B_EVICTING;
+		c->evicting++;
+		slot_link(c, &c->slots_swapped, slot);
+	} else {
+		slot_link(c, &c->slots_clean, slot);
+	}
+	c->writing++;
+	io->handle = handle_of(b, i);
+	io->frame = b->frame;
+	io->slot = slot;
+	io->length = b->length;
+	io->crc = 0;
+	return 0;
+}
+
+/* A write under way, of a block that nobody wants in memory after it. */
+static void make_evicting(struct kvmm_core *c, struct kvmm_block *b, u32 i)
+{
+	if (b->flags & KVMM_B_EVICTING)
+		return;
+	lru_del(c, b, i);
+	slot_unlink(c, &c->slots_clean, b->slot);
+	b->flags |= KVMM_B_EVICTING;
+	c->evicting++;
+	slot_link(c, &c->slots_swapped, b->slot);
+}
+
+int kvmm_core_swap_out(struct kvmm_core *c, u64 handle, u32 flags, u64 now,
+		       struct kvmm_io *io)
+{
+	bool evict = flags & KVMM_SWAP_DROP;
+	struct kvmm_block *b;
+	u32 i;
+	int err;
+
+	err = block_get_live(c, handle, now, &b, &i);
+	if (err)
+		return err;
+	io->handle = handle;
+	evict = evict && !b->pins;
+	switch (b->state) {
+	case KVMM_SWAPPED:
+		return KVMM_IO_NONE;
+	case KVMM_CLEAN:
+		if (evict && !c->detaching)
+			block_drop_frame(c, b, i);
+		return KVMM_IO_NONE;
+	case KVMM_WRITING:
+		if (evict && !c->detaching)
+			make_evicting(c, b, i);
+		return KVMM_IO_JOIN;
+	case KVMM_RESIDENT:
+		break;
+	default:
+		return -EBUSY;
+	}
+	if (!c->nr_slots || c->detaching)
+		return -EOPNOTSUPP;
+	if (c->degraded)
+		return -EIO;
+	return begin_write(c, b, i, evict, io);
+}
+
+int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
+		      u64 now, struct kvmm_io *io)
+{
+	struct kvmm_block *b;
+	u32 i, frame;
+	int err;
+
+	err = block_get_live(c, handle, now, &b, &i);
+	if (err)
+		return err;
+	if (b->state == KVMM_FILLING)
+		return -EBUSY;
+	io->handle = handle;
+	if (b->state != KVMM_SWAPPED) {
+		err = flags & KVMM_SWAP_PIN ? hold_get(c, b, i, client) : 0;
+		if (err)
+			return err;
+		io->frame = b->frame;
+		return b->state == KVMM_READING ? KVMM_IO_JOIN : KVMM_IO_NONE;
+	}
+	if (c->detaching)
+		return -ESTALE;
+	frame = core_get_frame(c, now);
+	if (frame == KVMM_NONE)
+		return core_no_frame(c);
+	slot_unlink(c, &c->slots_swapped, b->slot);
+	b->frame = frame;
+	block_set_state(c, b, KVMM_READING);
+	slot_link(c, &c->slots_clean, b->slot);
+	lru_add(c, b, i);
+	/* It has no other hold, so the one inside it is free. */
+	if (flags & KVMM_SWAP_PIN)
+		hold_get(c, b, i, client);
+	c->reading++;
+	io->frame = frame;
+	io->slot = b->slot;
+	io->length = b->length;
+	io->crc = slot_at(c, b->slot)->crc;
+	return KVMM_IO_ISSUE;
+}
+
+void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc)
+{
+	struct kvmm_block *b;
+	bool evict;
+	u32 i;
+
+	b = block_get(c, handle, &i);
+	if (core_bug_on(!b || b->state != KVMM_WRITING))
+		return;
+	c->writing--;
+	if (err) {
+		c->stat.write_errors++;
+		c->degraded = true;
+		if (b->flags & KVMM_B_EVICTING)
+			block_stop_evicting(c, b, i);
+		slot_unlink(c, &c->slots_clean, b->slot);
+		slot_put(c, b->slot);
+		b->slot = KVMM_NONE;
+		block_set_state(c, b, KVMM_RESIDENT);
+		block_settle(c, b, i);
+		return;
+	}
+	slot_at(c, b->slot)->crc = crc;
+	c->stat.swap_outs++;
+	c->stat.swap_out_bytes += b->length;
+	evict = b->flags & KVMM_B_EVICTING;
+	if (evict)
+		block_stop_evicting(c, b, i);
+	block_set_state(c, b, KVMM_CLEAN);
+	if (evict)
+		block_drop_frame(c, b, i);
+	else
+		block_settle(c, b, i);
+}
+
+void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err)
+{
+	struct kvmm_block *b;
+	u32 i;
+
+	b = block_get(c, handle, &i);
+	if (core_bug_on(!b || b->state != KVMM_READING))
+		return;
+	c->reading--;
+	if (!err) {
+		c->stat.swap_ins++;
+		c->stat.swap_in_bytes += b->length;
+		block_set_state(c, b, KVMM_CLEAN);
+		block_settle(c, b, i);
+		return;
+	}
+	if (err == -EBADMSG)
+		c->stat.checksum_errors++;
+	else
+		c->stat.read_errors++;
+	hold_drop_all(c, b, i);
+	block_free(c, b, i, false, 0);
+}
+
+/* One victim; -EAGAIN: it has to wait for I/O in flight. */
+static int reclaim_one(struct kvmm_core *c, struct kvmm_block *b, u32 i,
+		       u64 now, struct kvmm_io *io, u32 *nr_io,
+		       struct kvmm_reclaim_count *count)
+{
+	if (!block_live(c, b, i, now))
+		return 0;
+	if (b->state == KVMM_WRITING) {
+		if (c->detaching)
+			return -EAGAIN;
+		make_evicting(c, b, i);
+		return 0;
+	}
+	if (b->state == KVMM_CLEAN && !c->detaching) {
+		block_drop_frame(c, b, i);
+		count->evicted++;
+		return 0;
+	}
+	if (!may_purge(c, b)) {
+		if (!begin_write(c, b, i, true, &io[*nr_io])) {
+			(*nr_io)++;
+			return 0;
+		}
+		if (c->writing || c->reading)
+			return -EAGAIN;
+	}
+	block_kill(c, b, i, KVMM_END_PURGED);
+	count->purged++;
+	return 0;
+}
+
+u32 kvmm_core_reclaim(struct kvmm_core *c, u32 keep, u64 now,
+		      struct kvmm_io *io, u32 n,
+		      struct kvmm_reclaim_count *count)
+{
+	u32 pos = c->lru.tail, budget = KVMM_SCAN_MAX;
+	u32 nr_io = 0, left = KVMM_CORE_BATCH, i;
+
+	count->more = false;
+	while (nr_io < n && left &&
+	       kvmm_core_frames_used(c) - c->evicting > keep) {
+		i = lru_next_victim(c, &pos, &budget);
+		if (i == KVMM_NONE) {
+			/*
+			 * Pinned blocks that were met are at the young end
+			 * now: another call meets others, if there are any.
+			 */
+			count->more = !budget &&
+				c->lru.count > c->lru_pinned + c->reading;
+			return nr_io;
+		}
+		left--;
+		if (reclaim_one(c, block_at(c, i), i, now, io, &nr_io, count))
+			return nr_io;
+	}
+	count->more = kvmm_core_frames_used(c) - c->evicting > keep;
+	return nr_io;
+}
