@@ -72,7 +72,7 @@ void block_free(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 	b->parts_done = 0;
 	if (!++b->gen)
 		b->gen = 1;
-	b->hash_next = c->free_block;
+	b->link = c->free_block;
 	c->free_block = i;
 }
 
@@ -166,7 +166,7 @@ static u32 block_take(struct kvmm_core *c)
 	u32 i = c->free_block;
 
 	if (i != KVMM_NONE) {
-		c->free_block = block_at(c, i)->hash_next;
+		c->free_block = block_at(c, i)->link;
 		return i;
 	}
 	if (core_bug_on(c->next_block >= c->nr_blocks))
@@ -182,7 +182,7 @@ static void block_begin(struct kvmm_core *c, u32 i, u32 frame, u32 nr_parts)
 	struct kvmm_block *b = block_at(c, i);
 
 	block_set_state(c, b, KVMM_FILLING);
-	b->hash_next = KVMM_NONE;
+	b->link = KVMM_NONE;
 	b->nr_parts = (u8)nr_parts;
 	b->frame = frame;
 	b->slot = KVMM_NONE;

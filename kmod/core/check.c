@@ -114,15 +114,17 @@ static const char *check_slots(const struct kvmm_core *c,
 
 static const char *check_index(const struct kvmm_core *c, const struct tally *t)
 {
-	u32 h, i, n = 0;
+	u32 at, n = 0;
 
-	for (h = 0; h <= c->bucket_mask; h++) {
-		for (i = *bucket_at(c, h); i != KVMM_NONE;
-		     i = block_at(c, i)->hash_next) {
-			CHECK(i < c->next_block && n++ < t->keyed);
-			CHECK(block_at(c, i)->flags & KVMM_B_KEYED);
-			CHECK(index_hash(c, block_at(c, i)->key) == h);
-		}
+	for (at = 0; at < c->index_size; at++) {
+		const struct kvmm_index_entry *e = entry_at(c, at);
+
+		if (e->block == KVMM_NONE)
+			continue;
+		CHECK(e->block < c->next_block);
+		CHECK(block_at(c, e->block)->flags & KVMM_B_KEYED);
+		CHECK(index_hash(c, block_at(c, e->block)->key) == e->hash);
+		n++;
 	}
 	CHECK(n == t->keyed);
 	return NULL;
@@ -132,7 +134,7 @@ static const char *check_free(const struct kvmm_core *c, const struct tally *t)
 {
 	u32 i, n = 0;
 
-	for (i = c->free_block; i != KVMM_NONE; i = block_at(c, i)->hash_next)
+	for (i = c->free_block; i != KVMM_NONE; i = block_at(c, i)->link)
 		CHECK(block_at(c, i)->state == KVMM_FREE &&
 		      n++ < t->state[KVMM_FREE]);
 	CHECK(n == t->state[KVMM_FREE]);

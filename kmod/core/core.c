@@ -22,12 +22,18 @@ static u32 roundup_pow2(u32 n)
 	return p;
 }
 
-/* Default: half the frames may be pinned by a second client at once. */
+/* Default: a quarter of the frames may be pinned by a second client at once. */
 static u32 nr_holds(const struct kvmm_core_config *cfg)
 {
 	if (cfg->nr_holds)
 		return cfg->nr_holds;
-	return cfg->nr_frames / 2 > 1024 ? cfg->nr_frames / 2 : 1024;
+	return cfg->nr_frames / 4 > 1024 ? cfg->nr_frames / 4 : 1024;
+}
+
+/* At most 57% full: a walk takes few steps. */
+static u32 index_size(u32 nr_blocks)
+{
+	return nr_blocks + nr_blocks / 2 + nr_blocks / 4 + 8;
 }
 
 static void plan_tables(const struct kvmm_core_config *cfg,
@@ -37,8 +43,8 @@ static void plan_tables(const struct kvmm_core_config *cfg,
 	const struct table_plan p[NR_TABLES] = {
 		{ offsetof(struct kvmm_core, blocks), BLOCK_SHIFT,
 		  sizeof(struct kvmm_block), nr_blocks },
-		{ offsetof(struct kvmm_core, buckets), U32_SHIFT,
-		  sizeof(u32), roundup_pow2(nr_blocks) },
+		{ offsetof(struct kvmm_core, index), INDEX_SHIFT,
+		  sizeof(struct kvmm_index_entry), index_size(nr_blocks) },
 		{ offsetof(struct kvmm_core, frames), FRAME_SHIFT,
 		  sizeof(struct kvmm_frame), cfg->nr_frames },
 		{ offsetof(struct kvmm_core, slots), SLOT_SHIFT,
@@ -159,8 +165,8 @@ static void lists_init(struct kvmm_core *c)
 	c->free_hold = KVMM_NONE;
 	c->quarantine = KVMM_NONE;
 	c->quarantine_tail = KVMM_NONE;
-	for (i = 0; i <= c->bucket_mask; i++)
-		*bucket_at(c, i) = KVMM_NONE;
+	for (i = 0; i < c->index_size; i++)
+		entry_at(c, i)->block = KVMM_NONE;
 	for (i = 0; i <= c->hold_mask; i++)
 		*TABLE_AT(c->hold_buckets, u32, U32_SHIFT, i) = KVMM_NONE;
 	for (i = 0; i < c->cfg.nr_frames; i++)
@@ -191,7 +197,7 @@ int kvmm_core_init(struct kvmm_core *c, const struct kvmm_core_config *cfg)
 			return err;
 		}
 	}
-	c->bucket_mask = roundup_pow2(c->nr_blocks) - 1;
+	c->index_size = index_size(c->nr_blocks);
 	c->hold_mask = (u32)plan[5].n - 1;
 	lists_init(c);
 	return 0;

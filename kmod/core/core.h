@@ -23,7 +23,7 @@
 
 #define KVMM_CORE_BATCH		64	/* entries of one call under the lock */
 #define KVMM_SCAN_MAX		256	/* blocks looked at to find a victim */
-#define KVMM_CHAIN_MAX		64	/* blocks in one bucket of the index */
+#define KVMM_PROBE_MAX		4096	/* entries of the index looked at */
 #define KVMM_NONE		0xffffffffU
 
 /* kvmm_block.flags above the KVMM_BLOCK_* that publishers give */
@@ -60,7 +60,7 @@ struct kvmm_extra_hold {
  * struct kvmm_block - descriptor of a block
  * @key: valid once the first part is published
  * @gen: generation; upper half of the handle, never 0
- * @hash_next: next in the index bucket, or in the free list
+ * @link: hash of the key while in the index; free: the next free one
  * @state: enum kvmm_state
  * @flags: KVMM_BLOCK_* and KVMM_B_*
  * @priority: as published
@@ -87,7 +87,7 @@ struct kvmm_extra_hold {
 struct kvmm_block {
 	u8 key[KVMM_KEY_LEN];
 	u32 gen;
-	u32 hash_next;
+	u32 link;
 	u8 state;
 	u8 flags;
 	u8 priority;
@@ -137,6 +137,16 @@ struct kvmm_slot {
 	u32 prev;
 	u32 next;
 	u32 crc;
+};
+
+/**
+ * struct kvmm_index_entry - one place of the index
+ * @block: index of the block, KVMM_NONE: empty
+ * @hash: of its key
+ */
+struct kvmm_index_entry {
+	u32 block;
+	u32 hash;
 };
 
 /** struct kvmm_list - ends of an order: @head is the youngest */
@@ -207,7 +217,7 @@ struct kvmm_core_config {
  * @degraded: victims are no longer written out
  * @load_us: the host's estimate of reading one block back, us
  * @blocks: struct kvmm_block, @nr_blocks
- * @buckets: u32, heads of the index; @bucket_mask + 1
+ * @index: struct kvmm_index_entry, @index_size of them
  * @frames: struct kvmm_frame
  * @slots: struct kvmm_slot
  * @holds: struct kvmm_extra_hold
@@ -242,13 +252,13 @@ struct kvmm_core {
 	u32 load_us;
 
 	struct kvmm_table blocks;
-	struct kvmm_table buckets;
+	struct kvmm_table index;
 	struct kvmm_table frames;
 	struct kvmm_table slots;
 	struct kvmm_table holds;
 	struct kvmm_table hold_buckets;
 	struct kvmm_table clients;
-	u32 bucket_mask;
+	u32 index_size;
 	u32 hold_mask;
 
 	u32 free_block;

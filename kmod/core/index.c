@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The index: from a key to the block that has it.  Keys come from clients, so
- * they are hashed with the pool's secret: nobody can aim at one bucket.
+ * The index: from a key to the block that has it.  A table with linear probing
+ * that keeps the hash beside the block's number, so that a walk reads one or
+ * two cache lines and no descriptor but the right one.  Keys come from clients,
+ * so they are hashed with the pool's secret: nobody can aim at one place.
  *
  * SipHash-1-3 after Aumasson and Bernstein, "SipHash: a fast short-input PRF"
  * (INDOCRYPT 2012), for the fixed length of a key.
@@ -50,7 +52,23 @@ u64 core_siphash13(const u64 secret[2], const u8 *key)
 
 u32 index_hash(const struct kvmm_core *c, const u8 *key)
 {
-	return (u32)core_siphash13(c->cfg.secret, key) & c->bucket_mask;
+	return (u32)core_siphash13(c->cfg.secret, key);
+}
+
+/* Where an entry belongs: hashes in order, so any table size will do. */
+static u32 index_home(const struct kvmm_core *c, u32 hash)
+{
+	return (u32)((u64)hash * c->index_size >> 32);
+}
+
+static u32 index_next(const struct kvmm_core *c, u32 at)
+{
+	return at + 1 < c->index_size ? at + 1 : 0;
+}
+
+void index_prefetch(const struct kvmm_core *c, u32 hash)
+{
+	core_prefetchw(entry_at(c, index_home(c, hash)));
 }
 
 static bool key_equal(const u8 *a, const u8 *b)
@@ -62,48 +80,83 @@ static bool key_equal(const u8 *a, const u8 *b)
 	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]));
 }
 
+u32 index_guess(const struct kvmm_core *c, u32 hash)
+{
+	u32 at = index_home(c, hash), k;
+
+	for (k = 0; k < KVMM_PROBE_MAX; k++, at = index_next(c, at)) {
+		const struct kvmm_index_entry *e = entry_at(c, at);
+
+		if (e->block == KVMM_NONE || e->hash == hash)
+			return e->block;
+	}
+	return KVMM_NONE;
+}
+
 u32 index_find(const struct kvmm_core *c, const u8 *key, u32 hash)
 {
-	u32 i = *bucket_at(c, hash);
+	u32 at = index_home(c, hash), k;
 
-	while (i != KVMM_NONE) {
-		const struct kvmm_block *b = block_at(c, i);
+	for (k = 0; k < KVMM_PROBE_MAX; k++, at = index_next(c, at)) {
+		const struct kvmm_index_entry *e = entry_at(c, at);
 
-		if (key_equal(b->key, key))
-			return i;
-		i = b->hash_next;
+		if (e->block == KVMM_NONE)
+			break;
+		if (e->hash == hash &&
+		    key_equal(block_at(c, e->block)->key, key))
+			return e->block;
 	}
 	return KVMM_NONE;
 }
 
 int index_add(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 hash)
 {
-	u32 *head = bucket_at(c, hash);
-	u32 n = 0, k;
+	u32 at = index_home(c, hash), k;
 
-	/* At most one block a bucket on average: a long chain is an attack. */
-	for (k = *head; k != KVMM_NONE; k = block_at(c, k)->hash_next)
-		if (++n >= KVMM_CHAIN_MAX)
-			return -ENOBUFS;
-	b->hash_next = *head;
-	*head = i;
-	b->flags |= KVMM_B_KEYED;
-	return 0;
+	for (k = 0; k < KVMM_PROBE_MAX; k++, at = index_next(c, at)) {
+		struct kvmm_index_entry *e = entry_at(c, at);
+
+		if (e->block != KVMM_NONE)
+			continue;
+		e->block = i;
+		e->hash = hash;
+		b->link = hash;
+		b->flags |= KVMM_B_KEYED;
+		return 0;
+	}
+	return -ENOBUFS;
+}
+
+/* Is @x in the circular range (@from, @to]. */
+static bool in_range(u32 x, u32 from, u32 to)
+{
+	return from <= to ? from < x && x <= to : from < x || x <= to;
 }
 
 void index_del(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 {
-	u32 *link;
+	u32 hole, at, k = 0;
 
 	if (!(b->flags & KVMM_B_KEYED))
 		return;
-	link = bucket_at(c, index_hash(c, b->key));
-	while (*link != i) {
-		if (core_bug_on(*link == KVMM_NONE))
-			return;
-		link = &block_at(c, *link)->hash_next;
-	}
-	*link = b->hash_next;
-	b->hash_next = KVMM_NONE;
 	b->flags &= ~KVMM_B_KEYED;
+	hole = index_home(c, b->link);
+	while (entry_at(c, hole)->block != i) {
+		if (core_bug_on(k++ > c->index_size))
+			return;
+		hole = index_next(c, hole);
+	}
+	/*
+	 * Whatever follows in the same run and belongs at or before the hole
+	 * moves up, so that no walk ends too early (Knuth, TAOCP 3, 6.4,
+	 * algorithm R).
+	 */
+	for (at = index_next(c, hole); entry_at(c, at)->block != KVMM_NONE;
+	     at = index_next(c, at)) {
+		if (in_range(index_home(c, entry_at(c, at)->hash), hole, at))
+			continue;
+		*entry_at(c, hole) = *entry_at(c, at);
+		hole = at;
+	}
+	entry_at(c, hole)->block = KVMM_NONE;
 }

@@ -11,6 +11,7 @@
 /* Elements of a chunk, as a power of two; a chunk is at most 8 MiB. */
 #define BLOCK_SHIFT	16
 #define FRAME_SHIFT	20
+#define INDEX_SHIFT	20
 #define SLOT_SHIFT	19
 #define HOLD_SHIFT	18
 #define CLIENT_SHIFT	18
@@ -34,9 +35,10 @@ static inline struct kvmm_slot *slot_at(const struct kvmm_core *c, u32 i)
 	return TABLE_AT(c->slots, struct kvmm_slot, SLOT_SHIFT, i);
 }
 
-static inline u32 *bucket_at(const struct kvmm_core *c, u32 i)
+static inline struct kvmm_index_entry *entry_at(const struct kvmm_core *c,
+						u32 i)
 {
-	return TABLE_AT(c->buckets, u32, U32_SHIFT, i);
+	return TABLE_AT(c->index, struct kvmm_index_entry, INDEX_SHIFT, i);
 }
 
 static inline struct kvmm_extra_hold *extra_at(const struct kvmm_core *c, u32 i)
@@ -150,6 +152,9 @@ void hold_drop_all(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 /* index.c */
 u64 core_siphash13(const u64 secret[2], const u8 *key);
 u32 index_hash(const struct kvmm_core *c, const u8 *key);
+void index_prefetch(const struct kvmm_core *c, u32 hash);
+/* The block most likely meant by @hash, or KVMM_NONE: to prefetch it. */
+u32 index_guess(const struct kvmm_core *c, u32 hash);
 u32 index_find(const struct kvmm_core *c, const u8 *key, u32 hash);
 int index_add(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 hash);
 void index_del(struct kvmm_core *c, struct kvmm_block *b, u32 i);

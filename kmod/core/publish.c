@@ -127,7 +127,7 @@ void kvmm_core_publish(struct kvmm_core *c, u32 client, u32 flags, u64 now,
 
 	for (k = 0; k < n; k++) {
 		hash[k] = index_hash(c, e[k].key);
-		core_prefetchw(bucket_at(c, hash[k]));
+		index_prefetch(c, hash[k]);
 		prefetch_handle(c, e[k].handle);
 	}
 	for (k = 0; k < n; k++) {
@@ -216,10 +216,10 @@ u32 kvmm_core_lookup(struct kvmm_core *c, u32 client, u32 flags, u64 now,
 
 	for (k = 0; k < n; k++) {
 		hash[k] = index_hash(c, keys + k * KVMM_KEY_LEN);
-		core_prefetch(bucket_at(c, hash[k]));
+		index_prefetch(c, hash[k]);
 	}
 	for (k = 0; k < n; k++) {
-		i = *bucket_at(c, hash[k]);
+		i = index_guess(c, hash[k]);
 		if (i == KVMM_NONE)
 			continue;
 		core_prefetchw(block_at(c, i));

@@ -12,6 +12,25 @@ bool may_purge(const struct kvmm_core *c, const struct kvmm_block *b)
 	return (b->flags & KVMM_BLOCK_RECOMPUTABLE) && b->cost_us < c->load_us;
 }
 
+/* What the next two calls will need: the next victim and its neighbour. */
+static void prefetch_victims(const struct kvmm_core *c, u32 tail)
+{
+	const struct kvmm_block *b;
+	u32 next;
+
+	if (tail == KVMM_NONE)
+		return;
+	next = block_at(c, tail)->lru_prev;
+	if (next == KVMM_NONE)
+		return;
+	b = block_at(c, next);
+	index_prefetch(c, b->link);
+	if (b->lru_prev != KVMM_NONE) {
+		core_prefetchw(block_at(c, b->lru_prev));
+		core_prefetchw(&block_at(c, b->lru_prev)->hold);
+	}
+}
+
 u32 core_get_frame(struct kvmm_core *c, u64 now)
 {
 	u32 frame = frame_take(c, now);
@@ -21,6 +40,7 @@ u32 core_get_frame(struct kvmm_core *c, u64 now)
 
 	if (frame != KVMM_NONE)
 		return frame;
+	prefetch_victims(c, pos);
 	while ((i = lru_next_victim(c, &pos, &budget)) != KVMM_NONE) {
 		b = block_at(c, i);
 		if (b->state == KVMM_WRITING)

@@ -190,7 +190,7 @@ struct kvmm_info {
  * @nr_frames: frames of the arena, at least 1
  * @nr_slots: the most slots a swap area may bring; 0: no swapping
  * @nr_holds: pins by a second and further client that can exist at once;
- *	0: a default (half the frames, at least 1024)
+ *	0: a default (a quarter of the frames, at least 1024)
  * @quarantine_ms: how long a frame that a dead client was filling rests
  *	before it is reused, 0 to KVMM_MAX_QUARANTINE_MS
  * @arena_size: out: bytes to mmap
