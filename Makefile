@@ -46,6 +46,8 @@ LDFLAGS  += -pthread $(filter -fsanitize=%,$(CFLAGS))
 SUITES :=
 # what `all` builds
 ALL :=
+# targets install-NAME
+INSTALL :=
 
 include $(wildcard libkvmm/rules.mk gpu-shim/rules.mk tools/rules.mk \
 	tools/*/rules.mk kmod/rules.mk selftests/*/rules.mk)
@@ -82,6 +84,29 @@ check-vm: setup-vm
 	@$(MAKE) --no-print-directory all modules
 	@$(MAKE) --no-print-directory -k $(filter suite-vm%,$(SUITES:%=suite-%))
 	@selftests/report.sh $(B)/results $(filter vm%,$(SUITES))
+
+# What the folders bring for these: demo-run, demo-vm-run, bench-run,
+# install-NAME.
+demo: setup-demo
+	@$(MAKE) --no-print-directory -s all
+	@$(MAKE) --no-print-directory -s demo-run
+
+demo-vm: setup-vm
+	@$(MAKE) --no-print-directory -s all modules
+	@$(MAKE) --no-print-directory demo-vm-run
+
+bench: setup-bench
+	@$(MAKE) --no-print-directory -s all
+	@$(MAKE) --no-print-directory bench-run
+
+install: all $(INSTALL)
+
+SUITES += style
+style suite-style: $(KSELFTEST_STAMP) $(KDIR_STAMP)
+style:
+	@selftests/style.sh $(B)
+suite-style:
+	@selftests/tap.sh $(B)/results style selftests/style.sh $(B)
 
 clean:
 	rm -rf $(B)

@@ -1,0 +1,99 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# What can be said of the sources without running them; TAP on stdout.
+#   style.sh BUILD-DIR
+# Needs checkpatch.pl and kernel-doc (fetched into BUILD-DIR/kernel/scripts),
+# sparse, and the kernel headers the module is built with.
+
+set -u
+build=$1
+scripts=$build/kernel/scripts
+n=0
+bad=0
+
+result() { # description, output: empty is good
+	n=$((n + 1))
+	if [ -z "$2" ]; then
+		echo "ok $n - $1"
+	else
+		bad=$((bad + 1))
+		echo "not ok $n - $1"
+		head -n 30 <<<"$2" | sed 's/^/# /'
+	fi
+}
+
+skip() {
+	n=$((n + 1))
+	echo "ok $n - $1 # SKIP $2"
+}
+
+kernel_code=$(git ls-files 'kmod/*.[ch]' 'uapi/*.h')
+user_code=$(git ls-files 'libkvmm/*.[ch]' 'tools/*.[ch]' 'selftests/*.[ch]' \
+	'gpu-shim/*.[ch]')
+all_code="$kernel_code $user_code"
+
+# BIT() is not for uapi headers; types.h has the userspace half of the core's
+# types; check.c and tests return from macros, as kselftest's own do.
+checkpatch() {
+	local ignore=$1 strict=$2
+	shift 2
+	perl "$scripts/checkpatch.pl" --no-tree $strict --terse --show-types \
+		--no-summary --ignore "$ignore" -f "$@" 2>&1
+}
+
+if [ -x "$scripts/checkpatch.pl" ] || [ -r "$scripts/checkpatch.pl" ]; then
+	out=
+	for f in $kernel_code; do
+		ignore=SPDX_LICENSE_TAG_PLACEHOLDER
+		case $f in
+		uapi/*) ignore=BIT_MACRO ;;
+		kmod/core/types.h) ignore=PREFER_KERNEL_TYPES,NEW_TYPEDEFS ;;
+		kmod/core/check.c) ignore=MACRO_WITH_FLOW_CONTROL ;;
+		esac
+		out+=$(checkpatch "$ignore" --strict "$f")
+	done
+	result "checkpatch --strict: kernel code" "$out"
+	# shellcheck disable=SC2086
+	result "checkpatch: userspace code" "$(checkpatch \
+		PREFER_KERNEL_TYPES,MACRO_WITH_FLOW_CONTROL,NEW_TYPEDEFS,PREFER_DEFINED_ATTRIBUTE_MACRO,COMPLEX_MACRO,SSCANF_TO_KSTRTO,STRCPY,STRLCPY,STRNCPY,AVOID_EXTERNS,VOLATILE,CONST_STRUCT,DEEP_INDENTATION,PREFER_ASM,SYMBOLIC_PERMS,NAKED_SSCANF,USE_NEGATIVE_ERRNO,LINE_SPACING,ENOSYS,PRINTF_L \
+		"" $user_code)"
+	result "kernel-doc: public headers" "$(perl "$scripts/kernel-doc" -none \
+		uapi/linux/kvmm.h libkvmm/include/kvmm.h 2>&1)"
+else
+	skip "checkpatch, kernel-doc" "not fetched: make kselftest-headers"
+fi
+
+if command -v sparse >/dev/null; then
+	result "sparse and W=1: the module" "$(make -s modules-check 2>&1 |
+		grep -E 'warning|error' )"
+else
+	skip "sparse" "not installed"
+fi
+
+out=
+for f in $(git ls-files '*.c' '*.h' '*.sh' '*.py' '*.mk' Makefile Kbuild \
+	.ci/run); do
+	head -n 3 "$f" | grep -q SPDX-License-Identifier || out+="$f"$'\n'
+done
+result "every source has an SPDX line" "$out"
+
+result "kernel versions are known to kmod/compat only" \
+	"$(git grep -nI LINUX_VERSION_CODE -- kmod ':!kmod/compat')"
+
+out=
+for f in $(git ls-files '*.sh' .ci/run); do
+	out+=$(bash -n "$f" 2>&1)
+done
+result "shell scripts parse" "$out"
+
+# shellcheck disable=SC2086
+result "gcc -fanalyzer: library and tools" "$(for f in \
+	$(git ls-files 'libkvmm/*.c' 'tools/*.c' 'kmod/core/*.c'); do
+	gcc -std=gnu11 -O1 -fanalyzer -D_GNU_SOURCE -DKVMM_VERSION='""' -Iuapi \
+		-Ilibkvmm/include -Ikmod -Ilibkvmm -c "$f" -o /dev/null 2>&1 |
+		grep -E 'warning|error'
+done)"
+
+echo "1..$n"
+exit $((bad > 0))
