@@ -168,7 +168,8 @@ static void lists_init(struct kvmm_core *c)
 	for (i = 0; i < c->index_size; i++)
 		entry_at(c, i)->block = KVMM_NONE;
 	for (i = 0; i <= c->hold_mask; i++)
-		*TABLE_AT(c->hold_buckets, u32, U32_SHIFT, i) = KVMM_NONE;
+		*(u32 *)table_at(&c->hold_buckets, U32_SHIFT, sizeof(u32), i) =
+			KVMM_NONE;
 	for (i = 0; i < c->cfg.nr_frames; i++)
 		frame_at(c, i)->link = KVMM_FRAME_OFFLINE;
 	for (i = c->cfg.nr_holds; i-- > 0;) {

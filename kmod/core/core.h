@@ -27,11 +27,11 @@
 #define KVMM_NONE		0xffffffffU
 
 /* kvmm_block.flags above the KVMM_BLOCK_* that publishers give */
-#define KVMM_B_CHILD		(1U << 3)	/* its parent counts it */
-#define KVMM_B_KEYED		(1U << 4)	/* is in the index */
-#define KVMM_B_DOOMED		(1U << 5)	/* freed when idle */
-#define KVMM_B_EVICTING		(1U << 6)	/* WRITING: drop the frame after */
-#define KVMM_B_SHARED		(1U << 7)	/* has holds beyond the first */
+#define KVMM_B_CHILD		BIT(3)		/* its parent counts it */
+#define KVMM_B_KEYED		BIT(4)		/* is in the index */
+#define KVMM_B_DOOMED		BIT(5)		/* freed when idle */
+#define KVMM_B_EVICTING		BIT(6)		/* WRITING: drop the frame after */
+#define KVMM_B_SHARED		BIT(7)		/* has holds beyond the first */
 
 /**
  * struct kvmm_hold - pins of one client on one block
@@ -109,7 +109,7 @@ struct kvmm_block {
 	u32 epoch;
 	u16 uses;
 	u16 children;
-} __attribute__((aligned(64)));
+} __aligned(64);
 
 /**
  * struct kvmm_frame - one frame
@@ -149,7 +149,12 @@ struct kvmm_index_entry {
 	u32 hash;
 };
 
-/** struct kvmm_list - ends of an order: @head is the youngest */
+/**
+ * struct kvmm_list - ends of an order
+ * @head: the youngest
+ * @tail: the oldest
+ * @count: how many
+ */
 struct kvmm_list {
 	u32 head;
 	u32 tail;
@@ -217,19 +222,22 @@ struct kvmm_core_config {
  * @degraded: victims are no longer written out
  * @load_us: the host's estimate of reading one block back, us
  * @blocks: struct kvmm_block, @nr_blocks
- * @index: struct kvmm_index_entry, @index_size of them
+ * @index: struct kvmm_index_entry, @index_size
  * @frames: struct kvmm_frame
  * @slots: struct kvmm_slot
  * @holds: struct kvmm_extra_hold
- * @hold_buckets: u32, heads by block; @hold_mask + 1
+ * @hold_buckets: u32, heads by block
  * @clients: struct kvmm_core_client, index is the id - 1
+ * @index_size: entries of @index
+ * @hold_mask: number of @hold_buckets - 1
  * @free_block: head of the free descriptors
  * @next_block: descriptors from here on were never used
  * @free_frame: head of the free frames
  * @free_slot: head of the free slots
  * @next_slot: slots from here on were never used since the area was attached
  * @free_hold: head of the free holds
- * @quarantine: oldest frame in quarantine, FIFO; @quarantine_tail
+ * @quarantine: oldest frame in quarantine
+ * @quarantine_tail: youngest
  * @lru: published blocks with a frame, but for those on their way out,
  *	youngest first
  * @lru_pinned: of those, pinned ones
@@ -239,7 +247,14 @@ struct kvmm_core_config {
  * @writing: writes handed out and not done
  * @evicting: of those, blocks that give up their frame after
  * @reading: reads handed out and not done
+ * @frames_online: frames that have memory
+ * @frames_free: of those, in no use
+ * @frames_quarantined: of those, resting
+ * @slots_free: slots in no use
  * @nr_clients: clients
+ * @blocks_pinned: blocks with at least one pin
+ * @pins: pins on all blocks
+ * @state_count: blocks in each state
  * @stat: counters; the gauges in it are filled by kvmm_core_stat()
  */
 struct kvmm_core {
@@ -321,7 +336,7 @@ struct kvmm_cursor {
 
 /* ---- creation (core.c) ---- */
 
-/**
+/*
  * kvmm_core_init() - make the tables; the only call that takes memory
  * @c: uninitialised
  * @cfg: copied
@@ -331,18 +346,18 @@ struct kvmm_cursor {
  */
 int kvmm_core_init(struct kvmm_core *c, const struct kvmm_core_config *cfg);
 
-/** kvmm_core_exit() - give the tables back; no I/O may be in flight */
+/* kvmm_core_exit() - give the tables back; no I/O may be in flight */
 void kvmm_core_exit(struct kvmm_core *c);
 
-/**
+/*
  * kvmm_core_bytes() - memory that kvmm_core_init() takes for @cfg
  */
 u64 kvmm_core_bytes(const struct kvmm_core_config *cfg);
 
-/** kvmm_core_stat() - fill @st but for @size and @flags */
+/* kvmm_core_stat() - fill @st but for @size and @flags */
 void kvmm_core_stat(const struct kvmm_core *c, struct kvmm_pool_stat *st);
 
-/**
+/*
  * kvmm_core_frames_online() - frames got memory
  * @first: first frame
  * @count: at most KVMM_CORE_BATCH; frames that are online are passed over
@@ -351,24 +366,24 @@ void kvmm_core_stat(const struct kvmm_core *c, struct kvmm_pool_stat *st);
  */
 u32 kvmm_core_frames_online(struct kvmm_core *c, u32 first, u32 count);
 
-/** kvmm_core_frame_is_online() - does @frame have memory */
+/* kvmm_core_frame_is_online() - does @frame have memory */
 bool kvmm_core_frame_is_online(const struct kvmm_core *c, u32 frame);
 
-/**
+/*
  * kvmm_core_frames_used() - frames online that hold a block (neither free nor
  * in quarantine)
  */
 u32 kvmm_core_frames_used(const struct kvmm_core *c);
 
-/** kvmm_core_reset() - new epoch; returns its number */
+/* kvmm_core_reset() - new epoch; returns its number */
 u64 kvmm_core_reset(struct kvmm_core *c);
 
 /* ---- clients (client.c) ---- */
 
-/** kvmm_core_client_add() - returns an id from 1 up, or 0: too many */
+/* kvmm_core_client_add() - returns an id from 1 up, or 0: too many */
 u32 kvmm_core_client_add(struct kvmm_core *c);
 
-/**
+/*
  * kvmm_core_client_del() - a client is gone: drop its pins, at most
  * KVMM_CORE_BATCH a call
  *
@@ -379,7 +394,7 @@ bool kvmm_core_client_del(struct kvmm_core *c, u32 client, u64 now);
 
 /* ---- blocks (block.c); @n is at most KVMM_CORE_BATCH ---- */
 
-/**
+/*
  * kvmm_core_alloc() - get up to @n FILLING blocks pinned by @client
  *
  * Takes free frames, frames out of quarantine that are due, then frames of the
@@ -391,12 +406,12 @@ bool kvmm_core_client_del(struct kvmm_core *c, u32 client, u64 now);
 int kvmm_core_alloc(struct kvmm_core *c, u32 client, u32 nr_parts, u64 now,
 		    struct kvmm_block_ref *refs, u32 n);
 
-/** kvmm_core_publish() - see struct kvmm_publish; sets result and existing */
+/* kvmm_core_publish() - see struct kvmm_publish; sets result and existing */
 void kvmm_core_publish(struct kvmm_core *c, u32 client, u32 flags, u64 now,
 		       struct kvmm_cursor *cur, struct kvmm_publish_entry *e,
 		       u32 n);
 
-/**
+/*
  * kvmm_core_lookup() - see struct kvmm_lookup; @keys is n * KVMM_KEY_LEN bytes
  *
  * Return: number of leading hits.  With KVMM_LOOKUP_PREFIX entries after the
@@ -406,27 +421,27 @@ u32 kvmm_core_lookup(struct kvmm_core *c, u32 client, u32 flags, u64 now,
 		     struct kvmm_cursor *cur, const u8 *keys,
 		     struct kvmm_block_ref *refs, u32 n);
 
-/** kvmm_core_touch() - see KVMM_TOUCH */
+/* kvmm_core_touch() - see KVMM_TOUCH */
 void kvmm_core_touch(struct kvmm_core *c, u64 now, struct kvmm_cursor *cur,
 		     struct kvmm_block_ref *refs, u32 n);
 
-/** kvmm_core_pin() - see KVMM_PIN; @filling: FILLING blocks are allowed */
+/* kvmm_core_pin() - see KVMM_PIN; @filling: FILLING blocks are allowed */
 void kvmm_core_pin(struct kvmm_core *c, u32 client, bool filling,
 		   struct kvmm_block_ref *refs, u32 n);
 
-/** kvmm_core_unpin() - see KVMM_UNPIN */
+/* kvmm_core_unpin() - see KVMM_UNPIN */
 void kvmm_core_unpin(struct kvmm_core *c, u32 client,
 		     struct kvmm_block_ref *refs, u32 n);
 
-/** kvmm_core_drop() - see KVMM_DROP */
+/* kvmm_core_drop() - see KVMM_DROP */
 void kvmm_core_drop(struct kvmm_core *c, u32 client,
 		    struct kvmm_block_ref *refs, u32 n);
 
-/** kvmm_core_query() - see KVMM_QUERY */
+/* kvmm_core_query() - see KVMM_QUERY */
 void kvmm_core_query(struct kvmm_core *c, u64 now, struct kvmm_block_ref *refs,
 		     u32 n);
 
-/**
+/*
  * kvmm_core_keys() - see struct kvmm_keys
  * @cursor: in and out; looks at KVMM_CORE_BATCH descriptors a call
  *
@@ -436,7 +451,7 @@ void kvmm_core_query(struct kvmm_core *c, u64 now, struct kvmm_block_ref *refs,
 u32 kvmm_core_keys(struct kvmm_core *c, u64 now, u64 *cursor,
 		   struct kvmm_key_entry *e, u32 n);
 
-/**
+/*
  * kvmm_core_chain() - touch a chain from its deepest block up (the end of a
  * request), at most KVMM_CORE_BATCH blocks
  * @handle: in: where to start; out: where to go on, 0 at the end
@@ -445,10 +460,10 @@ u32 kvmm_core_keys(struct kvmm_core *c, u64 now, u64 *cursor,
  */
 int kvmm_core_chain(struct kvmm_core *c, u64 now, u64 *handle);
 
-/** kvmm_core_request_end() - count a request and its output tokens */
+/* kvmm_core_request_end() - count a request and its output tokens */
 void kvmm_core_request_end(struct kvmm_core *c, u32 output_tokens);
 
-/**
+/*
  * kvmm_core_hint() - see struct kvmm_hint; at most KVMM_CORE_BATCH blocks
  * @cur: zero at first; keep it over the batches
  * @handle: in: where to start; out: where to go on, 0 at the end
@@ -465,7 +480,7 @@ int kvmm_core_hint(struct kvmm_core *c, u32 permille, u64 now,
 #define KVMM_IO_NONE	1	/* nothing to move, it is there already */
 #define KVMM_IO_JOIN	2	/* under way: wait for the done of this block */
 
-/**
+/*
  * kvmm_core_swap_out() - write a block to a slot
  * @flags: KVMM_SWAP_DROP or 0
  * @io: filled for KVMM_IO_ISSUE; @io->handle also for the others
@@ -476,7 +491,7 @@ int kvmm_core_hint(struct kvmm_core *c, u32 permille, u64 now,
 int kvmm_core_swap_out(struct kvmm_core *c, u64 handle, u32 flags, u64 now,
 		       struct kvmm_io *io);
 
-/**
+/*
  * kvmm_core_swap_in() - read a block into a frame
  * @flags: KVMM_SWAP_PIN or 0: @client's pin is taken now in all three cases,
  *	and given up by kvmm_core_read_done() with an error
@@ -487,7 +502,7 @@ int kvmm_core_swap_out(struct kvmm_core *c, u64 handle, u32 flags, u64 now,
 int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
 		      u64 now, struct kvmm_io *io);
 
-/**
+/*
  * kvmm_core_write_done() - the write of @handle has ended
  * @err: 0, or -errno: the block stays in memory, its slot is free again
  * @crc: CRC32C of what was written
@@ -496,7 +511,7 @@ int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
  */
 void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc);
 
-/**
+/*
  * kvmm_core_read_done() - the read of @handle has ended
  * @err: 0; -EBADMSG: wrong checksum; else any -errno.  With an error the block
  *	is lost: its key misses, its handle is stale, its pins are gone
@@ -518,7 +533,7 @@ struct kvmm_reclaim_count {
 	bool more;
 };
 
-/**
+/*
  * kvmm_core_reclaim() - bring the frames in use down to @keep, coldest first
  * @io: room for @n moves (at most KVMM_CORE_BATCH)
  * @count: added to
@@ -536,13 +551,13 @@ u32 kvmm_core_reclaim(struct kvmm_core *c, u32 keep, u64 now,
 
 /* ---- area (slots.c) ---- */
 
-/**
+/*
  * kvmm_core_attach() - an area of @nr_slots slots is there (at most
  * cfg.nr_slots, none may be attached); ends @degraded
  */
 int kvmm_core_attach(struct kvmm_core *c, u32 nr_slots);
 
-/**
+/*
  * kvmm_core_detach() - let go of the area, at most KVMM_CORE_BATCH slots a
  * call; stops handing out writes and reads from the first call on
  * @discard: swapped blocks may be lost
@@ -554,7 +569,7 @@ int kvmm_core_detach(struct kvmm_core *c, bool discard, u64 now);
 
 /* ---- checking (check.c) ---- */
 
-/**
+/*
  * kvmm_core_check() - is everything consistent; O(everything), for tests
  *
  * Return: NULL, or what is wrong.

@@ -17,33 +17,36 @@
 #define CLIENT_SHIFT	18
 #define U32_SHIFT	21
 
-#define TABLE_AT(table, type, shift, i) \
-	((type *)(table).chunk[(i) >> (shift)] + ((i) & ((1U << (shift)) - 1)))
+static __always_inline void *table_at(const struct kvmm_table *t, u32 shift,
+				      size_t elem, u32 i)
+{
+	return (char *)t->chunk[i >> shift] + (i & ((1U << shift) - 1)) * elem;
+}
 
 static inline struct kvmm_block *block_at(const struct kvmm_core *c, u32 i)
 {
-	return TABLE_AT(c->blocks, struct kvmm_block, BLOCK_SHIFT, i);
+	return table_at(&c->blocks, BLOCK_SHIFT, sizeof(struct kvmm_block), i);
 }
 
 static inline struct kvmm_frame *frame_at(const struct kvmm_core *c, u32 i)
 {
-	return TABLE_AT(c->frames, struct kvmm_frame, FRAME_SHIFT, i);
+	return table_at(&c->frames, FRAME_SHIFT, sizeof(struct kvmm_frame), i);
 }
 
 static inline struct kvmm_slot *slot_at(const struct kvmm_core *c, u32 i)
 {
-	return TABLE_AT(c->slots, struct kvmm_slot, SLOT_SHIFT, i);
+	return table_at(&c->slots, SLOT_SHIFT, sizeof(struct kvmm_slot), i);
 }
 
 static inline struct kvmm_index_entry *entry_at(const struct kvmm_core *c,
 						u32 i)
 {
-	return TABLE_AT(c->index, struct kvmm_index_entry, INDEX_SHIFT, i);
+	return table_at(&c->index, INDEX_SHIFT, sizeof(struct kvmm_index_entry), i);
 }
 
 static inline struct kvmm_extra_hold *extra_at(const struct kvmm_core *c, u32 i)
 {
-	return TABLE_AT(c->holds, struct kvmm_extra_hold, HOLD_SHIFT, i);
+	return table_at(&c->holds, HOLD_SHIFT, sizeof(struct kvmm_extra_hold), i);
 }
 
 static inline u32 *hold_bucket_at(const struct kvmm_core *c, u32 block)
@@ -51,13 +54,13 @@ static inline u32 *hold_bucket_at(const struct kvmm_core *c, u32 block)
 	/* Knuth's multiplicative hash: neighbours go to different buckets. */
 	u32 i = (block * 2654435761U >> 7) & c->hold_mask;
 
-	return TABLE_AT(c->hold_buckets, u32, U32_SHIFT, i);
+	return table_at(&c->hold_buckets, U32_SHIFT, sizeof(u32), i);
 }
 
 static inline struct kvmm_core_client *client_at(const struct kvmm_core *c,
 						 u32 client)
 {
-	return TABLE_AT(c->clients, struct kvmm_core_client, CLIENT_SHIFT,
+	return table_at(&c->clients, CLIENT_SHIFT, sizeof(struct kvmm_core_client),
 			client - 1);
 }
 

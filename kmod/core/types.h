@@ -9,6 +9,7 @@
 #ifdef __KERNEL__
 
 #include <linux/bug.h>
+#include <linux/bits.h>
 #include <linux/build_bug.h>
 #include <linux/compiler.h>
 #include <linux/errno.h>
@@ -33,6 +34,13 @@ typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int32_t s32;
+
+#define BIT(n)		(1U << (n))
+#define __aligned(n)	__attribute__((aligned(n)))
+
+#ifndef __always_inline
+#define __always_inline	inline __attribute__((always_inline))
+#endif
 
 #ifndef likely
 #define likely(x)	__builtin_expect(!!(x), 1)

@@ -131,6 +131,9 @@ struct kvmm_pool_opts {
 
 /**
  * kvmm_pool_create() - make a pool and open it
+ * @kv: an open kvmm
+ * @opts: what is wanted
+ * @out: set on success
  *
  * The kernel's outlives the process; the user backend's ends with its struct
  * kvmm.  Return: 0 or the errors of struct kvmm_pool_create and
@@ -141,6 +144,9 @@ int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 
 /**
  * kvmm_pool_open() - open a pool that exists; a new client of it
+ * @kv: an open kvmm
+ * @name: the pool's name
+ * @out: set on success
  * @flags: KVMM_POOL_RDONLY or 0
  */
 int kvmm_pool_open(struct kvmm *kv, const char *name, unsigned int flags,
@@ -157,6 +163,9 @@ int kvmm_pool_destroy(struct kvmm *kv, const char *name, unsigned int flags);
 
 /**
  * kvmm_pool_list() - list pools
+ * @kv: an open kvmm
+ * @entries: room for @n entries
+ * @n: how many
  * @cursor: set to 0 before the first call
  *
  * Return: entries written, 0 at the end, or -errno.
@@ -175,6 +184,9 @@ int kvmm_pool_clock(struct kvmm_pool *pool, uint64_t now_ms);
 
 /**
  * kvmm_pool_populate() - bring in the memory of @count frames from @first
+ * @pool: the pool
+ * @first: first frame
+ * @count: frames
  *
  * Return: frames online in the range from @first on without a gap (@count
  * unless memory ran out), or -errno where that is none.
@@ -195,6 +207,8 @@ size_t kvmm_pool_block_size(const struct kvmm_pool *pool);
 
 /**
  * kvmm_addr() - address of a block's data in this process
+ * @pool: the pool
+ * @ref: the block, as alloc, lookup, pin or swap-in filled it
  *
  * Good while the block is pinned.  NULL where @ref has no frame.
  */
@@ -228,13 +242,17 @@ struct kvmm_swap_opts {
 };
 
 /** kvmm_swap_attach() - see struct kvmm_swap_attach; returns slots in use */
-long kvmm_swap_attach(struct kvmm_pool *pool, const struct kvmm_swap_opts *opts);
+long kvmm_swap_attach(struct kvmm_pool *pool,
+		      const struct kvmm_swap_opts *opts);
 
 /** kvmm_swap_detach() - see struct kvmm_swap_detach */
 int kvmm_swap_detach(struct kvmm_pool *pool, unsigned int flags);
 
 /**
  * kvmm_alloc() - get @n blocks to fill
+ * @pool: the pool
+ * @refs: the blocks
+ * @n: how many
  * @nr_parts: 1, or publishes that complete a block
  * @timeout_ms: 0: don't wait
  *
@@ -246,6 +264,10 @@ long kvmm_alloc(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
 
 /**
  * kvmm_publish() - make blocks visible, see struct kvmm_publish
+ * @pool: the pool
+ * @entries: what to publish
+ * @n: how many
+ * @flags: see the struct
  *
  * Return: entries whose result is not an error, or -errno.
  */
@@ -254,6 +276,10 @@ long kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish_entry *entries,
 
 /**
  * kvmm_lookup() - find blocks, see struct kvmm_lookup
+ * @pool: the pool
+ * @refs: the blocks
+ * @n: how many
+ * @flags: see the struct
  * @keys: @n keys of KVMM_KEY_LEN bytes
  *
  * Return: length of the longest prefix found, or -errno.
@@ -279,6 +305,9 @@ long kvmm_query(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
 
 /**
  * kvmm_swap_out() - write blocks to the area, all at once in flight
+ * @pool: the pool
+ * @refs: the blocks
+ * @n: how many
  * @flags: KVMM_SWAP_DROP or 0
  *
  * Return: entries whose result is not an error, or -errno; see
@@ -289,6 +318,9 @@ long kvmm_swap_out(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
 
 /**
  * kvmm_swap_in() - bring blocks back, all at once in flight
+ * @pool: the pool
+ * @refs: the blocks
+ * @n: how many
  * @flags: KVMM_SWAP_PIN or 0
  */
 long kvmm_swap_in(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
@@ -308,6 +340,8 @@ long kvmm_hint(struct kvmm_pool *pool, uint64_t handle, unsigned int permille,
 
 /**
  * kvmm_reclaim() - see struct kvmm_reclaim
+ * @pool: the pool
+ * @keep: frames that may stay in use
  * @result: may be NULL; its @size, @flags and @keep need not be set
  */
 int kvmm_reclaim(struct kvmm_pool *pool, unsigned int keep,

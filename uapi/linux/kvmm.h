@@ -193,6 +193,7 @@ struct kvmm_info {
  *	0: a default (a quarter of the frames, at least 1024)
  * @quarantine_ms: how long a frame that a dead client was filling rests
  *	before it is reused, 0 to KVMM_MAX_QUARANTINE_MS
+ * @__reserved: 0
  * @arena_size: out: bytes to mmap
  *
  * No memory for blocks is taken yet: see KVMM_POPULATE.  The client must have
@@ -432,6 +433,7 @@ struct kvmm_pool_stat {
  * @count: frames, at least 1; the range must lie in the arena
  * @done: out: frames that are online in the range from @first on, without a
  *	gap; also when the call fails
+ * @__reserved: 0
  *
  * Frames that are online already are passed over.  Memory is zeroed, charged
  * to the caller's memory cgroup and comes in whole huge pages where it can.
@@ -717,6 +719,7 @@ struct kvmm_request_end {
  * @permille: probability that the chain is used again, 0 to 1000
  * @delay_ms: how soon, where it is; 0: not known
  * @done: out: blocks the policy acted on
+ * @__reserved: 0
  *
  * LRU acts on a probability of 0 only: the chain's blocks that no other chain
  * shares become the oldest.  Errors: -ESTALE, -EINVAL.
