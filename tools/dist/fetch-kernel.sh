@@ -113,9 +113,10 @@ mkdir -p "$dir"
 
 command -v apt-get >/dev/null 2>&1 ||
 	die 'no apt here; the stock kernel comes from a Debian mirror'
-for t in dpkg-deb xz zstd depmod; do
-	command -v "$t" >/dev/null 2>&1 || die "$t is missing; run tools/dist/setup.sh vm"
-done
+need()
+{
+	command -v "$1" >/dev/null 2>&1 || die "$1 is missing; run tools/dist/setup.sh vm"
+}
 
 cache=${KVMM_CACHE-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/kvmm}
 if [ -n "$cache" ] && ! mkdir -p "$cache" 2>/dev/null; then
@@ -280,6 +281,9 @@ unpack_vmlinux()
 
 fetch_image()
 {
+	for t in xz zstd depmod; do
+		need "$t"
+	done
 	out=$dir/image
 	rm -rf "$out"
 	mkdir -p "$out/root"
@@ -315,6 +319,7 @@ scripts/kernel-doc'
 
 fetch_kselftest()
 {
+	need xz
 	tarname=kselftest-6.1.tar
 	tarball=
 	if [ -n "$cache" ] && [ "$(tar -tf "$cache/$tarname" 2>/dev/null | wc -l)" = \
