@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What goes wrong: a disk that changes data, no room, signals."""
+
+import os
+import resource
+import signal
+import subprocess
+import time
+
+from tap import KVMMCTL, ctl, done, equal, folder, ok, replay, write_trace
+
+BLOCK = 4096
+SLOTS = 4000
+
+
+def cycles(path, chains, length, rounds):
+    """Chains in turn: each is swapped out long before it comes again."""
+    write_trace(path, [[c * length + i for i in range(length)]
+                       for _ in range(rounds) for c in range(chains)])
+
+
+def start(trace, *args, **kwargs):
+    return subprocess.Popen(
+        [KVMMCTL, '--backend', 'user', 'replay', trace, '--json',
+         '--block-size', str(BLOCK), *map(str, args)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
+
+
+def wait_for(cond, seconds=30):
+    end = time.monotonic() + seconds
+    while not cond():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def full_size(path):
+    return os.path.exists(path) and os.path.getsize(path) >= SLOTS * BLOCK
+
+
+def scribble(trace, swap, *args):
+    """Overwrites 8 bytes of every slot again and again during a replay."""
+    p = start(trace, '--frames', 100, '--slots', SLOTS, '--swap', swap, *args)
+    if not wait_for(lambda: full_size(swap) or p.poll() is not None):
+        p.kill()
+    fd = -1
+    try:
+        fd = os.open(swap, os.O_WRONLY)
+        slot = 0
+        while p.poll() is None:
+            os.pwrite(fd, b'scribble', slot * BLOCK + 1000)
+            slot = (slot + 1) % SLOTS
+    except FileNotFoundError:
+        pass
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    out, err = p.communicate(timeout=60)
+    return p.returncode, out.decode(), err.decode()
+
+
+def corruption(trace, swap):
+    import json
+    cycles(trace, 60, 20, 40)
+    r = replay(trace, '--block-size', BLOCK, '--frames', 100, '--slots', SLOTS)
+    good = r.json()
+    ok(good['corrupt'] == 0 and good['hits_swap'] > 30000,
+       'nothing is corrupt while nobody scribbles', r)
+    rc, out, err = scribble(trace, swap, '--no-checksum')
+    j = json.loads(out) if out else {}
+    ok(rc == 2 and j.get('corrupt', 0) > 0 and j['hits'] == good['hits'],
+       'scribbling without checksums: corrupt blocks, exit 2', rc, out, err)
+    ok(1 <= err.count('\n') <= 5 and
+       all(line.startswith('kvmmctl replay: corrupt: request ') and
+           ', from swap: byte 1000: expected ' in line and
+           line.endswith(', got 656c626269726373')
+           for line in err.splitlines()),
+       'the first few are told: where, what was expected, what was got', err)
+    rc, out, err = scribble(trace, swap)
+    j = json.loads(out) if out else {}
+    ok(rc == 0 and j['corrupt'] == 0 and j['checksum_errors'] > 0 and
+       j['hits'] < good['hits'],
+       'scribbling with checksums: misses, and nothing corrupt', rc, out, err)
+    # frames, alloc or publish must not be lost with the blocks
+    equal(j.get('unstored'), 0, 'and every block finds a place again', out)
+
+
+def no_room(trace, swap):
+    write_trace(trace, [[1, 2, 3]])
+    r = replay(trace, '--block-size', '256M', '--frames', 100000)
+    ok(r.rc == 1 and not r.out and r.err.count('\n') == 1 and
+       'the pool needs ' in r.err and 'of memory for 100,003 frames' in r.err,
+       'too little memory is told at the start', r)
+    r = replay(trace, '--block-size', '256M', '--frames', 1, '--slots',
+               10000000, '--swap', swap)
+    ok(r.rc == 1 and not os.path.exists(swap) and
+       'the swap area needs ' in r.err and r.err.count('\n') == 1,
+       'too little disk is told at the start', r)
+    r = replay(trace, '--block-size', '256M', '--frames', 1, '--slots',
+               10000000)
+    ok(r.rc == 1 and 'the swap area needs ' in r.err and ' free' in r.err and
+       r.err.count('\n') == 1, 'also for an area without a name', r)
+    r = replay(trace, '--slots', 8, '--swap', '/nowhere/swap')
+    ok(r.rc == 1 and r.err.count('\n') == 1 and '/nowhere/swap' in r.err,
+       'a swap file that can\'t be made', r)
+    r = ctl('demo', '--memory', '10T', '--disk', '1G', '--block-size', '1M')
+    ok(r.rc == 1 and 'the pool needs ' in r.err and
+       'give less --memory' in r.err and r.err.count('\n') == 1,
+       'demo: too little memory', r)
+    for args in (['--swap', swap], []):
+        p = start(trace, '--frames', 1, '--slots', SLOTS, *args,
+                  preexec_fn=lambda: resource.setrlimit(
+                      resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
+        _, err = p.communicate(timeout=60)
+        err = err.decode()
+        ok(p.returncode == 1 and not os.path.exists(swap) and
+           'swap area' in err and err.count('\n') == 1,
+           f'a limit on file size{" of a file without a name" * (not args)}',
+           p.returncode, err)
+
+
+def signals(trace, folder_, swap):
+    cycles(trace, 60, 20, 1000)
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        p = start(trace, '--frames', 100, '--slots', SLOTS, '--swap', swap)
+        wait_for(lambda: full_size(swap))
+        time.sleep(0.3)
+        p.send_signal(sig)
+        out, err = p.communicate(timeout=30)
+        ok(p.returncode == -sig and not out and
+           b'interrupted after ' in err and not os.path.exists(swap),
+           f'{sig.name} ends a replay, and its file goes', p.returncode, out,
+           err)
+    before = sorted(os.listdir(folder_))
+    p = start(trace, '--frames', 100, '--slots', SLOTS,
+              env=dict(os.environ, TMPDIR=folder_))
+    time.sleep(1)
+    equal(sorted(os.listdir(folder_)), before,
+          'an area without a name has no name')
+    p.kill()
+    p.communicate(timeout=30)
+    equal(sorted(os.listdir(folder_)), before, 'SIGKILL leaves nothing either')
+    p = subprocess.Popen([KVMMCTL, 'replay', '-'], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(0.3)
+    p.send_signal(signal.SIGINT)
+    try:
+        p.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        p.kill()
+    equal(p.returncode, -signal.SIGINT, 'SIGINT while the trace is read')
+    p.communicate()
+
+
+with folder() as d:
+    file, area = os.path.join(d, 'trace.jsonl'), os.path.join(d, 'swap')
+    corruption(file, area)
+    no_room(file, area)
+    signals(file, d, area)
+done()

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+/*
+ * kvmmctl: create, watch and try pools of KV blocks.  This file finds the
+ * command and owns what belongs to the whole process: errors and signals.
+ */
+#include "kvmmctl.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command *const commands[] = {
+	&cmd_pool_create, &cmd_pool_list, &cmd_pool_show, &cmd_pool_destroy,
+	&cmd_stat, &cmd_replay, &cmd_demo, NULL,
+};
+
+static char speaker[64] = "kvmmctl";
+static volatile sig_atomic_t seen;
+
+static void say(const char *fmt, va_list ap)
+{
+	/* what was printed comes first where both go to one place */
+	fflush(stdout);
+	fprintf(stderr, "%s: ", speaker);
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+}
+
+int fail(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(fmt, ap);
+	va_end(ap);
+	return EXIT_ERROR;
+}
+
+void note(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(fmt, ap);
+	va_end(ap);
+}
+
+static void on_signal(int sig)
+{
+	seen = sig;
+}
+
+int signal_seen(void)
+{
+	return seen;
+}
+
+/*
+ * The first SIGINT or SIGTERM asks to stop, so that pools and files go; the
+ * second one ends the process as usual.
+ */
+static void catch_signals(void)
+{
+	struct sigaction sa = {
+		.sa_handler = on_signal,
+		.sa_flags = (int)SA_RESETHAND,
+	};
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+	/* a file beyond RLIMIT_FSIZE is an error to tell, not a reason to die */
+	signal(SIGXFSZ, SIG_IGN);
+}
+
+/* Which command do the words at @argv name; @words: how many they are. */
+static const struct command *find(char **argv, int argc, int *words)
+{
+	for (const struct command *const *c = commands; *c; c++) {
+		const char *space = strchr((*c)->name, ' ');
+		size_t len = space ? (size_t)(space - (*c)->name)
+				   : strlen((*c)->name);
+
+		if (strlen(argv[0]) != len ||
+		    strncmp(argv[0], (*c)->name, len))
+			continue;
+		if (!space) {
+			*words = 1;
+			return *c;
+		}
+		if (argc > 1 && !strcmp(argv[1], space + 1)) {
+			*words = 2;
+			return *c;
+		}
+	}
+	return NULL;
+}
+
+static int unknown(char **argv, int argc)
+{
+	if (!strcmp(argv[0], "pool")) {
+		if (argc == 1)
+			return fail("pool needs one of: create, list, show, "
+				    "destroy");
+		return fail("unknown command 'pool %s'; there are: pool "
+			    "create, list, show, destroy", argv[1]);
+	}
+	return fail("unknown command '%s'; see kvmmctl --help", argv[0]);
+}
+
+static int set_backend(struct ctx *ctx, const char *name)
+{
+	static const char *const names[] = {
+		[KVMM_BACKEND_AUTO] = "auto",
+		[KVMM_BACKEND_KERNEL] = "kernel",
+		[KVMM_BACKEND_USER] = "user",
+	};
+
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(name, names[i])) {
+			ctx->backend = (enum kvmm_backend)i;
+			return 0;
+		}
+	}
+	return fail("--backend: '%s' is unknown; there are: auto, kernel, user",
+		    name);
+}
+
+static int run(struct ctx *ctx, const struct args *args)
+{
+	int ret;
+
+	if (args->value[OPT_VERSION]) {
+		printf("kvmmctl %s, library %s\n", KVMM_VERSION,
+		       kvmm_version());
+		return 0;
+	}
+	if (args->value[OPT_HELP]) {
+		options_help(ctx->cmd, commands);
+		return 0;
+	}
+	if (!ctx->cmd)
+		return fail("a command is missing; see kvmmctl --help");
+	if (args->nr_pos < ctx->cmd->min_pos)
+		return fail("%s is missing; see kvmmctl %s --help",
+			    ctx->cmd->pos, ctx->cmd->name);
+	if (args->nr_pos > ctx->cmd->max_pos)
+		return fail("too many arguments: '%s'; see kvmmctl %s --help",
+			    args->pos[ctx->cmd->max_pos], ctx->cmd->name);
+	if (args->value[OPT_BACKEND] &&
+	    set_backend(ctx, args->value[OPT_BACKEND]))
+		return EXIT_ERROR;
+	ctx->device = args->value[OPT_DEVICE];
+	ctx->json = args->value[OPT_JSON];
+	catch_signals();
+	ret = ctx->cmd->run(ctx, args);
+	kvmm_close(ctx->kv);
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	struct args args = { 0 };
+	struct ctx ctx = { 0 };
+	int ret, words;
+
+	if (options_parse(NULL, argc, argv, &args))
+		return EXIT_ERROR;
+	if (args.nr_pos) {
+		ctx.cmd = find(args.pos, args.nr_pos, &words);
+		if (!ctx.cmd)
+			return unknown(args.pos, args.nr_pos);
+		snprintf(speaker, sizeof(speaker), "kvmmctl %s", ctx.cmd->name);
+		/* the last word stands where getopt expects the program */
+		if (options_parse(ctx.cmd, args.nr_pos - (words - 1),
+				  args.pos + (words - 1), &args))
+			return EXIT_ERROR;
+	}
+	ret = run(&ctx, &args);
+	if (fflush(stdout) || ferror(stdout))
+		ret = fail("can't write the output: %s", strerror(errno));
+	if (seen && ret) {
+		/* those who wait for us shall see what ended us */
+		signal(seen, SIG_DFL);
+		raise(seen);
+	}
+	return ret;
+}

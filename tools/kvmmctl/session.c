@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Opening kvmm: which backend, and what to say where it can't be had.
+ */
+#include "kvmmctl.h"
+
+#include <string.h>
+
+static void on_log(void *ctx, enum kvmm_log_level level, const char *text)
+{
+	(void)ctx;
+	if (level == KVMM_LOG_INFO)
+		return;
+	note("%s%s", level == KVMM_LOG_WARNING ? "warning: " : "", text);
+}
+
+const char *device_name(const struct ctx *ctx)
+{
+	return ctx->device ? ctx->device : "/dev/kvmm";
+}
+
+static int open_backend(struct ctx *ctx, enum kvmm_backend backend)
+{
+	struct kvmm_open_opts opts = {
+		.size = sizeof(opts),
+		.backend = backend,
+		.device = ctx->device,
+		.log = on_log,
+	};
+
+	return kvmm_open(&ctx->kv, &opts);
+}
+
+int session_open(struct ctx *ctx)
+{
+	int rc = open_backend(ctx, ctx->backend);
+
+	if (!rc)
+		return 0;
+	if (ctx->backend == KVMM_BACKEND_KERNEL)
+		return fail("no kernel backend: %s: %s", device_name(ctx),
+			    strerror(-rc));
+	return fail("can't open kvmm: %s", strerror(-rc));
+}
+
+int session_open_kernel(struct ctx *ctx, const char *what)
+{
+	int rc;
+
+	if (ctx->backend == KVMM_BACKEND_USER)
+		return fail("pools of the user backend live in the process "
+			    "that makes them and end with it: %s; use "
+			    "--backend kernel", what);
+	rc = open_backend(ctx, KVMM_BACKEND_KERNEL);
+	if (!rc)
+		return 0;
+	if (ctx->backend == KVMM_BACKEND_KERNEL)
+		return fail("no kernel backend: %s: %s", device_name(ctx),
+			    strerror(-rc));
+	return fail("no kernel backend: %s: %s; and pools of the user backend "
+		    "live in the process that makes them and end with it: %s",
+		    device_name(ctx), strerror(-rc), what);
+}
