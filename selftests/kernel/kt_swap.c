@@ -14,7 +14,7 @@
 
 const char *kt_disk_dir(void)
 {
-	const char *dir = getenv("KVMM_TEST_DIR");
+	const char *dir = getenv("KVMM_DISK");
 	struct stat st;
 
 	if (!dir)
@@ -24,7 +24,7 @@ const char *kt_disk_dir(void)
 
 const char *kt_disk_dev(void)
 {
-	const char *dev = getenv("KVMM_TEST_BDEV");
+	const char *dev = getenv("KVMM_BLKDEV");
 	struct stat st;
 
 	if (!dev)

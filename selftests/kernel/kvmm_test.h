@@ -191,4 +191,16 @@ int kt_load(struct kt *t, uint64_t id);
 /* Loads id ... id + n - 1: how many were hits, or the first error. */
 int kt_load_all(struct kt *t, uint64_t id, uint32_t n);
 
+/* ---- a slow or failing disk (kt_nullb.c) ---- */
+
+/*
+ * Makes a block device in memory that answers after @delay_us and opens it
+ * O_RDWR.  -ENODEV where the kernel has no null_blk.  One at a time.
+ */
+int kt_nullb(uint32_t megabytes, uint32_t delay_us);
+
+/* From now on all I/O of it fails with EIO, or works again. */
+int kt_nullb_fail(bool fail);
+void kt_nullb_end(void);
+
 #endif /* KVMM_TEST_H */

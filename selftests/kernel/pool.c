@@ -73,7 +73,8 @@ TEST_F(pool, create_values)
 	TRY(0, spec.mode = 0);
 	TRY(-EINVAL, spec.mode = 01000);
 	TRY(-EINVAL, spec.mode = 0100600);
-	TRY(-EOPNOTSUPP, spec.policy = 99);
+	TRY(-EOPNOTSUPP, spec.policy = 1);
+	TRY(-EOPNOTSUPP, spec.policy = 63);
 	TRY(-EINVAL, spec.block_size = 0);
 	TRY(-EINVAL, spec.block_size = 2048);
 	TRY(-EINVAL, spec.block_size = 4097);

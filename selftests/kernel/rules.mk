@@ -4,8 +4,9 @@
 # selftests.  They are static, so that they run in any initramfs.
 
 KT      := selftests/kernel
-KT_SUP  := kt_pool kt_block kt_swap kt_proc
-KT_PROG := abi pool access block order
+KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_nullb kt_ring
+KT_PROG := abi pool access block order share arena swap area uring flight \
+	kill race sysfs life
 
 KT_BIN  := $(KT_PROG:%=$(O)/$(KT)/%)
 

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Everything at once for some seconds (KVMM_RACE_SECONDS): threads of several
+ * processes store, load, swap, drop, reclaim and reset on one pool, and open,
+ * map, touch and destroy another.  Whatever is read back is checked.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+
+#include "kt_harness.h"
+#include "kt_ring.h"
+
+#define FRAMES	48
+#define SLOTS	64
+#define IDS	128
+#define THREADS	3
+#define POOL	"raced"
+#define CHURN	"churned"
+#define AREA	"race-area"
+
+/* Counted over all processes. */
+struct tally {
+	uint64_t stores, hits, misses, swaps, lives, bad;
+	int error, line;
+};
+
+static struct tally *tally;
+static uint64_t until;
+
+#define COUNT(what)	__atomic_add_fetch(&tally->what, 1, __ATOMIC_RELAXED)
+
+static bool over(void)
+{
+	return kt_now_ms() >= until ||
+		__atomic_load_n(&tally->error, __ATOMIC_RELAXED);
+}
+
+static void wrong(int err, int line)
+{
+	if (!__atomic_exchange_n(&tally->error, err, __ATOMIC_RELAXED))
+		tally->line = line;
+}
+
+/* What can happen to a call when others are busy. */
+static bool busy(int ret)
+{
+	return ret == -EAGAIN || ret == -ENOSPC || ret == -EEXIST ||
+		ret == -ESTALE || ret == -EBUSY || ret == -ENOBUFS;
+}
+
+#define CHECK(ret) do {							\
+	int ret_ = (ret);						\
+									\
+	if (ret_ < 0 && !busy(ret_))					\
+		wrong(ret_, __LINE__);					\
+} while (0)
+
+static unsigned int rnd(unsigned int *seed, unsigned int below)
+{
+	return rand_r(seed) / 7 % below;
+}
+
+/* A lookup of a run, pinned; checks what it got and gives it back. */
+static void load_run(struct kt *t, uint64_t id, uint32_t n)
+{
+	struct kvmm_block_ref refs[16], in;
+	uint32_t i;
+	int ret;
+
+	ret = kt_lookup(t, id, n, KVMM_LOOKUP_PIN, refs);
+	CHECK(ret);
+	for (i = 0; ret >= 0 && i < n; i++) {
+		in = refs[i];
+		switch (refs[i].result) {
+		case KVMM_SWAP:
+		case KVMM_PENDING:
+			CHECK(kt_swap(t, KVMM_SWAP_IN, &in, 1,
+				      refs[i].result == KVMM_SWAP ?
+				      KVMM_SWAP_PIN : 0));
+			if (in.result < 0) {
+				CHECK(in.result);
+				COUNT(misses);
+				continue;
+			}
+			break;
+		case KVMM_MEMORY:
+			break;
+		default:
+			COUNT(misses);
+			continue;
+		}
+		if (kt_good(t, in.frame, id + i))
+			COUNT(hits);
+		else
+			COUNT(bad);
+		ret = kt_unpin1(t, in.handle);
+		if (ret)
+			wrong(ret, __LINE__);
+	}
+}
+
+static void *worker(void *arg)
+{
+	unsigned int seed = (unsigned int)(uintptr_t)arg;
+	struct kvmm_block_ref refs[16];
+	struct kt_ring r;
+	struct kt t;
+	uint64_t id, handle;
+	uint32_t n;
+	int ret;
+
+	ret = kt_join(&t, POOL, 0);
+	if (!ret)
+		ret = kt_ring_init(&r, &t, 16, 0, false);
+	if (ret) {
+		wrong(ret, __LINE__);
+		return NULL;
+	}
+	while (!over()) {
+		id = 1 + rnd(&seed, IDS);
+		n = 1 + rnd(&seed, 8);
+		switch (rnd(&seed, 16)) {
+		case 0 ... 2:
+			ret = kt_store(&t, id, 1, refs);
+			CHECK(ret);
+			if (!ret)
+				COUNT(stores);
+			else if (ret == -EAGAIN || ret == -ENOSPC)
+				CHECK(kt_reclaim(&t, FRAMES / 2, NULL));
+			break;
+		case 3 ... 6:
+			load_run(&t, id, n);
+			break;
+		case 7:
+			CHECK(kt_lookup(&t, id, n, KVMM_LOOKUP_PEEK, refs));
+			CHECK(kt_swap(&t, KVMM_SWAP_OUT, refs, n,
+				      rnd(&seed, 2) ? KVMM_SWAP_DROP : 0));
+			COUNT(swaps);
+			break;
+		case 8:
+			CHECK(kt_lookup(&t, id, n, KVMM_LOOKUP_PEEK, refs));
+			CHECK(kt_swap(&t, KVMM_SWAP_IN, refs, n, 0));
+			COUNT(swaps);
+			break;
+		case 9:
+		case 10:
+			CHECK(kt_lookup(&t, id, 1, KVMM_LOOKUP_PEEK, refs));
+			if (refs[0].handle)
+				CHECK(kt_ring_do1(&r, rnd(&seed, 2) ?
+						  KVMM_URING_SWAP_IN :
+						  KVMM_URING_SWAP_OUT,
+						  refs[0].handle, 0));
+			COUNT(swaps);
+			break;
+		case 11:
+			CHECK(kt_reclaim(&t, rnd(&seed, FRAMES), NULL));
+			break;
+		case 12:
+			CHECK(kt_where1(&t, id, &handle));
+			CHECK(kt_drop1(&t, handle));
+			break;
+		case 13:
+			/* filled, and thought better of */
+			ret = kt_alloc(&t, refs, 2);
+			CHECK(ret);
+			if (!ret) {
+				kt_fill(&t, refs[0].frame, 0xdead);
+				CHECK(kt_batch(&t, KVMM_UNPIN, refs, 2, NULL));
+			}
+			break;
+		case 14:
+			if (!rnd(&seed, 200))
+				CHECK(kt_reset(&t, NULL));
+			break;
+		case 15:
+			/* close, with the ring still open on the old file */
+			if (rnd(&seed, 8))
+				break;
+			kt_ring_exit(&r);
+			kt_close(&t);
+			ret = kt_join(&t, POOL, 0);
+			if (!ret)
+				ret = kt_ring_init(&r, &t, 16, 0, false);
+			if (ret) {
+				wrong(ret, __LINE__);
+				return NULL;
+			}
+			break;
+		}
+	}
+	kt_ring_exit(&r);
+	kt_close(&t);
+	return NULL;
+}
+
+static __thread sigjmp_buf bus_env;
+
+static void on_bus(int sig)
+{
+	siglongjmp(bus_env, sig);
+}
+
+/* Lives of a short-lived pool: any step may find it gone. */
+static void *churner(void *arg)
+{
+	unsigned int seed = (unsigned int)(uintptr_t)arg;
+	struct kvmm_pool_create spec;
+	struct kvmm_block_ref refs[4];
+	struct kt t;
+	uint32_t i;
+	int ret;
+
+	signal(SIGBUS, on_bus);
+	while (!over()) {
+		spec = kt_spec(CHURN, 4096, 8 + rnd(&seed, 600), 4);
+		spec.mode = 0666;
+		ret = rnd(&seed, 2) ? kt_create_spec(&t, &spec) :
+			kt_join(&t, CHURN, 0);
+		if (!ret) {
+			COUNT(lives);
+			if (!sigsetjmp(bus_env, 1)) {
+				if (!kt_alloc(&t, refs, 4)) {
+					for (i = 0; i < 4; i++)
+						kt_fill(&t, refs[i].frame, i);
+					kt_publish1(&t, refs[0].handle,
+						    1 + rnd(&seed, 50), 0);
+				}
+				for (i = 0; i < t.nr_frames; i += 7)
+					(void)*(volatile unsigned char *)
+						(t.arena + i * 4096UL);
+				kt_load(&t, 1 + rnd(&seed, 50));
+			}
+			if (rnd(&seed, 2))
+				kt_destroy(CHURN, KVMM_POOL_FORCE);
+			kt_close(&t);
+		} else if (ret != -EEXIST && ret != -ENOENT && ret != -ENODEV) {
+			wrong(ret, __LINE__);
+		}
+	}
+	return NULL;
+}
+
+static int process(void *arg)
+{
+	unsigned int seed = (unsigned int)(uintptr_t)arg;
+	pthread_t thread[THREADS];
+	int i;
+
+	for (i = 0; i < THREADS; i++) {
+		if (pthread_create(&thread[i], NULL,
+				   i ? worker : churner,
+				   (void *)(uintptr_t)(seed + 17 * i)))
+			return -ENOMEM;
+	}
+	for (i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	return 0;
+}
+
+FIXTURE(race) {
+	struct kt t;
+	int area;
+};
+
+FIXTURE_SETUP(race)
+{
+	struct kvmm_pool_create spec = kt_spec(POOL, KT_BLOCK, FRAMES, SLOTS);
+
+	kt_wipe();
+	ASSERT_NE(NULL, kt_disk_dir());
+	self->area = kt_area_file(AREA, KT_BLOCK, SLOTS);
+	ASSERT_LE(0, self->area);
+	ASSERT_EQ(0, kt_create_spec(&self->t, &spec));
+	ASSERT_EQ(0, kt_attach(&self->t, self->area, 0, 0, 0, NULL));
+}
+
+FIXTURE_TEARDOWN(race)
+{
+	kt_destroy(CHURN, KVMM_POOL_FORCE);
+	KT_CONSISTENT(&self->t);
+	KT_FINISH(&self->t);
+	close(self->area);
+	kt_area_unlink(AREA);
+}
+
+TEST_F(race, all_at_once)
+{
+	const char *text = getenv("KVMM_RACE_SECONDS");
+	int seconds = text ? atoi(text) : 10, i;
+	unsigned int seed;
+	struct kvmm_pool_stat st;
+	struct kt *t = &self->t;
+	pid_t pid[3];
+
+	text = getenv("KVMM_SEED");
+	seed = text ? strtoul(text, NULL, 0) : (unsigned int)kt_now_ms();
+	TH_LOG("seed %u, %d seconds", seed, seconds);
+	tally = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)tally);
+	until = kt_now_ms() + seconds * 1000;
+	for (i = 0; i < 3; i++)
+		pid[i] = kt_spawn(process, (void *)(uintptr_t)(seed + i));
+	while (!over()) {
+		KT_CONSISTENT(t);
+		kt_sleep_ms(50);
+	}
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(0, kt_reap(pid[i]));
+
+	TH_LOG("%llu stores, %llu hits, %llu misses, %llu swaps, %llu lives",
+	       (unsigned long long)tally->stores,
+	       (unsigned long long)tally->hits,
+	       (unsigned long long)tally->misses,
+	       (unsigned long long)tally->swaps,
+	       (unsigned long long)tally->lives);
+	EXPECT_EQ(0, tally->error) {
+		TH_LOG("error %d in line %d", tally->error, tally->line);
+	}
+	EXPECT_EQ(0, tally->bad) {
+		TH_LOG("wrong bytes");
+	}
+	EXPECT_LT(0, tally->hits);
+	ASSERT_EQ(0, kt_wait_unpinned(t));
+	ASSERT_EQ(0, kt_stat(t, &st));
+	EXPECT_EQ(0, st.checksum_errors + st.read_errors + st.write_errors);
+	EXPECT_EQ(0, st.degraded);
+	EXPECT_LT(0, st.swap_ins);
+	EXPECT_EQ(1, st.nr_clients);
+	for (i = 1; i <= IDS; i++) {
+		int ret = kt_load(t, i);
+
+		if (ret == -EAGAIN || ret == -ENOSPC) {
+			ASSERT_EQ(0, kt_reclaim(t, FRAMES / 2, NULL));
+			ret = kt_load(t, i);
+		}
+		EXPECT_LE(0, ret);
+	}
+}
+
+KT_MAIN
