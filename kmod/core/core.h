@@ -79,7 +79,7 @@ struct kvmm_extra_hold {
  * @position: index in its chain
  * @length: bytes of data
  * @epoch: the pool's epoch at allocation
- * @uses: times published or hit, saturating
+ * @uses: times published, hit or touched, saturating
  * @children: blocks that name this one as parent, sticky at the maximum
  *
  * The first cache line is what lookup and eviction read.

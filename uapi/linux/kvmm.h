@@ -645,7 +645,7 @@ struct kvmm_lookup {
  * @frame: KVMM_NO_FRAME where not in memory
  * @slot: KVMM_NO_SLOT where not in the area
  * @pins: pins of all clients
- * @uses: times it was published or hit, at most 65535
+ * @uses: times it was published, hit or touched, at most 65535
  * @state: enum kvmm_state
  * @priority: as published
  * @flags: KVMM_BLOCK_*
