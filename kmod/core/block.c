@@ -80,7 +80,9 @@ void block_settle(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 {
 	if (b->pins || block_busy(b))
 		return;
-	if (b->state == KVMM_FILLING || (b->flags & KVMM_B_DOOMED))
+	if (b->state == KVMM_FILLING)
+		block_free(c, b, i, b->flags & KVMM_B_ORPHAN, b->touched);
+	else if (b->flags & KVMM_B_DOOMED)
 		block_free(c, b, i, false, 0);
 }
 
@@ -150,6 +152,20 @@ void block_drop_frame(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 	c->stat.evicted++;
 }
 
+void block_evicted(struct kvmm_core *c, struct kvmm_block *b)
+{
+	/*
+	 * Its slot stays where it was put when the write began: the order must
+	 * not depend on which write ends first.
+	 */
+	b->flags &= ~KVMM_B_EVICTING;
+	c->evicting--;
+	block_set_state(c, b, KVMM_SWAPPED);
+	frame_put(c, b->frame);
+	b->frame = KVMM_NONE;
+	c->stat.evicted++;
+}
+
 void block_stop_evicting(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 {
 	slot_unlink(c, &c->slots_swapped, b->slot);
@@ -183,7 +199,7 @@ static void block_begin(struct kvmm_core *c, u32 i, u32 frame, u32 nr_parts)
 
 	block_set_state(c, b, KVMM_FILLING);
 	b->link = KVMM_NONE;
-	b->nr_parts = (u8)nr_parts;
+	b->nr_parts = nr_parts ? (u8)nr_parts : 1;
 	b->frame = frame;
 	b->slot = KVMM_NONE;
 	b->lru_prev = i;

@@ -220,10 +220,11 @@ bool kvmm_core_client_del(struct kvmm_core *c, u32 client, u64 now)
 
 		hold_take(c, b, i, h, hold_at(c, h)->count);
 		/* A device may still be writing into what it was filling. */
-		if (!b->pins && b->state == KVMM_FILLING)
-			block_free(c, b, i, true, now);
-		else
-			block_settle(c, b, i);
+		if (b->state == KVMM_FILLING) {
+			b->flags |= KVMM_B_ORPHAN;
+			b->touched = now;
+		}
+		block_settle(c, b, i);
 	}
 	if (cl->head != KVMM_NONE)
 		return false;

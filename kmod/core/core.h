@@ -27,6 +27,7 @@
 #define KVMM_NONE		0xffffffffU
 
 /* kvmm_block.flags above the KVMM_BLOCK_* that publishers give */
+#define KVMM_B_ORPHAN		BIT(2)		/* FILLING: a filler died */
 #define KVMM_B_CHILD		BIT(3)		/* its parent counts it */
 #define KVMM_B_KEYED		BIT(4)		/* is in the index */
 #define KVMM_B_DOOMED		BIT(5)		/* freed when idle */
@@ -73,7 +74,7 @@ struct kvmm_extra_hold {
  * @hold: the first client's hold
  * @parts_done: bit N: part N is complete
  * @parent: handle of the parent, may be stale
- * @touched: time of the last use, ms
+ * @touched: time of the last use, ms; FILLING: when a filler died
  * @ttl_ms: expires when untouched for so long; 0: never
  * @cost_us: time to recompute
  * @position: index in its chain
@@ -387,7 +388,8 @@ u32 kvmm_core_client_add(struct kvmm_core *c);
  * kvmm_core_client_del() - a client is gone: drop its pins, at most
  * KVMM_CORE_BATCH a call
  *
- * Its FILLING blocks that nobody else pins lose their frames to quarantine.
+ * The frames of its FILLING blocks go to quarantine, of those that others pin
+ * when the last of these lets go without publishing.
  * Return: true when done and the id is free again; else call again.
  */
 bool kvmm_core_client_del(struct kvmm_core *c, u32 client, u64 now);

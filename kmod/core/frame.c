@@ -77,8 +77,11 @@ static bool quarantine_release(struct kvmm_core *c, u64 now)
 	if (frame == KVMM_NONE)
 		return false;
 	f = frame_at(c, frame);
-	/* All rest equally long, so the first is due first; times wrap. */
-	if ((s32)((u32)now - f->due) < 0)
+	/*
+	 * Due times wrap, and nobody may have looked for long: it rests while
+	 * what is left is 1 to quarantine_ms.
+	 */
+	if (f->due - (u32)now - 1 < c->cfg.quarantine_ms)
 		return false;
 	c->quarantine = f->link;
 	if (c->quarantine == KVMM_NONE)

@@ -128,7 +128,7 @@ int index_add(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 hash)
 }
 
 /* Is @x in the circular range (@from, @to]. */
-static bool in_range(u32 x, u32 from, u32 to)
+static bool idx_between(u32 x, u32 from, u32 to)
 {
 	return from <= to ? from < x && x <= to : from < x || x <= to;
 }
@@ -153,7 +153,7 @@ void index_del(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 	 */
 	for (at = index_next(c, hole); entry_at(c, at)->block != KVMM_NONE;
 	     at = index_next(c, at)) {
-		if (in_range(index_home(c, entry_at(c, at)->hash), hole, at))
+		if (idx_between(index_home(c, entry_at(c, at)->hash), hole, at))
 			continue;
 		*entry_at(c, hole) = *entry_at(c, at);
 		hole = at;

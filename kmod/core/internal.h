@@ -140,6 +140,8 @@ void block_settle(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 bool block_live(struct kvmm_core *c, struct kvmm_block *b, u32 i, u64 now);
 /* A CLEAN unpinned block gives up its frame. */
 void block_drop_frame(struct kvmm_core *c, struct kvmm_block *b, u32 i);
+/* A block that was to leave is written: it gives up its frame. */
+void block_evicted(struct kvmm_core *c, struct kvmm_block *b);
 /* A WRITING block that was to leave is wanted again. */
 void block_stop_evicting(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 int block_get_live(struct kvmm_core *c, u64 handle, u64 now,
@@ -170,8 +172,17 @@ void lru_add_behind(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 void lru_del(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 void lru_touch(struct kvmm_core *c, struct kvmm_block *b, u32 i, u64 now,
 	       struct kvmm_cursor *cur);
-/* The coldest block from @pos up that may be taken; @budget bounds the walk. */
+/*
+ * The coldest block from @pos up that may be taken; @budget bounds the walk.
+ * Pinned blocks that are met become the youngest; each is met once, so that
+ * they stay in order among themselves.
+ */
 u32 lru_next_victim(struct kvmm_core *c, u32 *pos, u32 *budget);
+
+static inline u32 lru_budget(const struct kvmm_core *c)
+{
+	return c->lru.count < KVMM_SCAN_MAX ? c->lru.count : KVMM_SCAN_MAX;
+}
 
 /* frame.c */
 u32 frame_take(struct kvmm_core *c, u64 now);

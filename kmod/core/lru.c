@@ -106,8 +106,12 @@ static u32 swap_anchor(const struct kvmm_core *c, u64 handle, u32 self)
 static void swap_touch(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 		       u64 *anchor)
 {
-	u32 a = swap_anchor(c, *anchor, i);
+	u32 a;
 
+	/* Named twice in a row: it stays behind the one before it. */
+	if (*anchor == handle_of(b, i))
+		return;
+	a = swap_anchor(c, *anchor, i);
 	slot_unlink(c, &c->slots_swapped, b->slot);
 	if (a == KVMM_NONE)
 		slot_link(c, &c->slots_swapped, b->slot);
@@ -129,6 +133,8 @@ void lru_touch(struct kvmm_core *c, struct kvmm_block *b, u32 i, u64 now,
 	}
 	if (b->flags & KVMM_B_EVICTING)
 		block_stop_evicting(c, b, i);
+	if (cur->mem == handle_of(b, i))
+		return;
 	lru_del(c, b, i);
 	lru_add_behind(c, b, i, &cur->mem);
 }
@@ -194,6 +200,8 @@ int kvmm_core_chain(struct kvmm_core *c, u64 now, u64 *handle)
 	struct kvmm_block *b;
 	u32 k, i;
 
+	if (!*handle)
+		return -ESTALE;
 	for (k = 0; k < KVMM_CORE_BATCH && *handle; k++) {
 		struct kvmm_cursor top = { 0 };
 
@@ -235,6 +243,8 @@ int kvmm_core_hint(struct kvmm_core *c, u32 permille, u64 now,
 	struct kvmm_block *b;
 	u32 k, i;
 
+	if (!*handle)
+		return -ESTALE;
 	for (k = 0; k < KVMM_CORE_BATCH && *handle; k++) {
 		if (block_get_live(c, *handle, now, &b, &i) ||
 		    b->state == KVMM_FILLING)

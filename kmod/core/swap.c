@@ -34,7 +34,7 @@ static void prefetch_victims(const struct kvmm_core *c, u32 tail)
 u32 core_get_frame(struct kvmm_core *c, u64 now)
 {
 	u32 frame = frame_take(c, now);
-	u32 pos = c->lru.tail, budget = KVMM_SCAN_MAX;
+	u32 pos = c->lru.tail, budget = lru_budget(c);
 	struct kvmm_block *b;
 	u32 i;
 
@@ -188,7 +188,6 @@ int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
 void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc)
 {
 	struct kvmm_block *b;
-	bool evict;
 	u32 i;
 
 	b = block_get(c, handle, &i);
@@ -210,12 +209,9 @@ void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc)
 	slot_at(c, b->slot)->crc = crc;
 	c->stat.swap_outs++;
 	c->stat.swap_out_bytes += b->length;
-	evict = b->flags & KVMM_B_EVICTING;
-	if (evict)
-		block_stop_evicting(c, b, i);
 	block_set_state(c, b, KVMM_CLEAN);
-	if (evict)
-		block_drop_frame(c, b, i);
+	if (b->flags & KVMM_B_EVICTING)
+		block_evicted(c, b);
 	else
 		block_settle(c, b, i);
 }
@@ -279,7 +275,7 @@ u32 kvmm_core_reclaim(struct kvmm_core *c, u32 keep, u64 now,
 		      struct kvmm_io *io, u32 n,
 		      struct kvmm_reclaim_count *count)
 {
-	u32 pos = c->lru.tail, budget = KVMM_SCAN_MAX;
+	u32 pos = c->lru.tail, budget = lru_budget(c);
 	u32 nr_io = 0, left = KVMM_CORE_BATCH, i;
 
 	count->more = false;

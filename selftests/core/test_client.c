@@ -108,6 +108,47 @@ static void shared_filling_blocks_live_on(void **state)
 	fx_close(&f);
 }
 
+/* Whoever was filling it may go on for a while after its death. */
+static void shared_filling_blocks_rest_in_the_end(void **state)
+{
+	struct fx f;
+	u32 other;
+	u64 h;
+
+	(void)state;
+	fx_open(&f, 1, 0);
+	other = kvmm_core_client_add(&f.c);
+	h = fx_alloc_by(&f, other, 1);
+	assert_int_equal(fx_pin(&f, h), 0);
+	fx_client_del(&f, other);
+	f.now += 10;
+	assert_int_equal(fx_unpin(&f, h), 0);
+	assert_int_equal(fx_stat(&f).frames_quarantined, 1);
+	f.now += FX_QUARANTINE - 11;
+	assert_int_equal(fx_alloc_fails(&f), -EAGAIN);
+	f.now += 1;
+	fx_alloc(&f);
+	fx_close(&f);
+}
+
+/* Nobody may have looked for a month and a half. */
+static void quarantine_ends(void **state)
+{
+	struct fx f;
+	u32 other, i;
+
+	(void)state;
+	for (i = 0; i < 40; i++) {
+		fx_open(&f, 1, 0);
+		other = kvmm_core_client_add(&f.c);
+		fx_alloc_by(&f, other, 1);
+		fx_client_del(&f, other);
+		f.now += FX_QUARANTINE + i * 150000000ULL;
+		fx_alloc(&f);
+		fx_close(&f);
+	}
+}
+
 static void death_while_moving(void **state)
 {
 	struct kvmm_io io;
@@ -238,6 +279,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(no_quarantine),
 	cmocka_unit_test(its_pins_drop),
 	cmocka_unit_test(shared_filling_blocks_live_on),
+	cmocka_unit_test(shared_filling_blocks_rest_in_the_end),
+	cmocka_unit_test(quarantine_ends),
 	cmocka_unit_test(death_while_moving),
 	cmocka_unit_test(death_with_doomed_blocks),
 	cmocka_unit_test(a_dead_client_gives_its_holds_back),
