@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The arena: a pool's memory, one file on a tmpfs of its own.
+ *
+ * Clients map that very file, so that their mappings outlive the device file,
+ * come in huge pages and can be registered with io_uring and GPU drivers.  It
+ * has to be defended against them:
+ *
+ * - the inode is immutable and sealed: no truncation, no MADV_REMOVE;
+ * - the file system's block limit always equals the blocks of the frames that
+ *   are online, so that touching any other frame is SIGBUS, not new memory;
+ * - the pages don't move and are not reclaimed: the pool holds references.
+ */
+#include <linux/fs_context.h>
+#include <linux/huge_mm.h>
+#include <linux/mm.h>
+#include <linux/mount.h>
+#include <linux/pagemap.h>
+#include <linux/percpu_counter.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/shmem_fs.h>
+#include <linux/sizes.h>
+#include <uapi/linux/fcntl.h>
+
+#include "arena.h"
+#include "compat/compat.h"
+#include "kvmm_mod.h"
+
+/* Bytes of all frames that are online, and of those just coming. */
+atomic64_t kvmm_pinned_bytes;
+
+#ifndef CONFIG_64BIT
+#error kvmm needs a 64-bit kernel: the arena is used through its linear address
+#endif
+
+#define KVMM_ARENA_GFP	(GFP_HIGHUSER | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
+static struct inode *kvmm_arena_inode(struct kvmm_pool *pool)
+{
+	return file_inode(pool->arena.file);
+}
+
+static unsigned int kvmm_frame_page_shift(const struct kvmm_pool *pool)
+{
+	return pool->block_shift - PAGE_SHIFT;
+}
+
+/* Frames of one huge page; larger frames are populated one by one. */
+static u32 kvmm_unit_frames(const struct kvmm_pool *pool)
+{
+	if (pool->block_shift >= PMD_SHIFT)
+		return 1;
+	return 1U << (PMD_SHIFT - pool->block_shift);
+}
+
+static struct shmem_sb_info *kvmm_arena_sbinfo(struct vfsmount *mnt)
+{
+	return mnt->mnt_sb->s_fs_info;
+}
+
+/* Change the limit of blocks by @pages. */
+static void kvmm_arena_allow(struct kvmm_pool *pool, long pages)
+{
+	struct shmem_sb_info *sbinfo = kvmm_arena_sbinfo(pool->arena.mnt);
+
+	raw_spin_lock(&sbinfo->stat_lock);
+	sbinfo->max_blocks += pages;
+	raw_spin_unlock(&sbinfo->stat_lock);
+}
+
+/*
+ * Mounted as root of the initial namespace, else the pool would keep the
+ * namespace of a container that made it.
+ */
+static struct vfsmount *kvmm_arena_mount(void)
+{
+	char huge[] = "huge=always";
+	struct file_system_type *type = get_fs_type("tmpfs");
+	struct vfsmount *mnt;
+
+	if (!type)
+		return ERR_PTR(-ENODEV);
+	mnt = vfs_kern_mount(type, SB_KERNMOUNT, "kvmm", huge);
+	/* A kernel or processor without huge pages refuses the option. */
+	if (mnt == ERR_PTR(-EINVAL))
+		mnt = vfs_kern_mount(type, SB_KERNMOUNT, "kvmm", NULL);
+	module_put(type->owner);
+	return mnt;
+}
+
+static int kvmm_arena_open(struct kvmm_pool *pool)
+{
+	struct kvmm_arena *arena = &pool->arena;
+	struct shmem_sb_info *sbinfo;
+	char name[KVMM_NAME_LEN + 8];
+	struct vfsmount *mnt;
+	struct inode *inode;
+	struct file *file;
+
+	mnt = kvmm_arena_mount();
+	if (IS_ERR(mnt))
+		return PTR_ERR(mnt);
+	/* 0 would mean no limit, so one block counts as used from the start. */
+	sbinfo = kvmm_arena_sbinfo(mnt);
+	percpu_counter_add(&sbinfo->used_blocks, 1);
+	sbinfo->max_blocks = 1;
+
+	snprintf(name, sizeof(name), "kvmm:%s", pool->name);
+	file = shmem_file_setup_with_mnt(mnt, name, arena->size, VM_NORESERVE);
+	if (IS_ERR(file)) {
+		mntput(mnt);
+		return PTR_ERR(file);
+	}
+	inode = file_inode(file);
+	inode->i_mode = S_IFREG;
+	inode->i_flags |= S_IMMUTABLE;
+	SHMEM_I(inode)->seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
+	/* Not movable: long-term pins must succeed where the page is. */
+	mapping_set_gfp_mask(inode->i_mapping, GFP_HIGHUSER);
+	mapping_set_unevictable(inode->i_mapping);
+	arena->mnt = mnt;
+	arena->file = file;
+	return 0;
+}
+
+/**
+ * kvmm_arena_init() - make the arena, without memory
+ * @pool: name and arena.size are set
+ */
+int kvmm_arena_init(struct kvmm_pool *pool)
+{
+	struct kvmm_arena *arena = &pool->arena;
+	const struct cred *old;
+	struct cred *cred;
+	unsigned int i;
+	int ret;
+
+	if (arena->size > MAX_LFS_FILESIZE)
+		return -EINVAL;
+	init_rwsem(&arena->sem);
+	for (i = 0; i < ARRAY_SIZE(arena->unit); i++)
+		mutex_init(&arena->unit[i]);
+	arena->max_segs = 1;
+
+	cred = prepare_kernel_cred(&init_task);
+	if (!cred)
+		return -ENOMEM;
+	old = override_creds(cred);
+	ret = kvmm_arena_open(pool);
+	revert_creds(old);
+	put_cred(cred);
+	return ret;
+}
+
+/**
+ * kvmm_arena_exit() - let go of the file; mappings may keep it
+ * @pool: the pool, revoked, or without a file
+ */
+void kvmm_arena_exit(struct kvmm_pool *pool)
+{
+	if (!pool->arena.file)
+		return;
+	fput(pool->arena.file);
+	mntput(pool->arena.mnt);
+}
+
+/* The frames that pages @start to before @end touch. */
+static unsigned int kvmm_frames_of(const struct kvmm_pool *pool, pgoff_t start,
+				   pgoff_t end)
+{
+	unsigned int shift = kvmm_frame_page_shift(pool);
+
+	return ((end - 1) >> shift) - (start >> shift) + 1;
+}
+
+/* Drop the references that the pool holds on pages @start to before @end. */
+static void kvmm_arena_release(struct kvmm_pool *pool, pgoff_t start,
+			       pgoff_t end)
+{
+	struct address_space *mapping = kvmm_arena_inode(pool)->i_mapping;
+	pgoff_t index = start;
+
+	while (index < end) {
+		struct page *page = find_get_page(mapping, index);
+		struct folio *folio;
+		pgoff_t next;
+
+		if (WARN_ON_ONCE(!page)) {
+			index++;
+			continue;
+		}
+		folio = page_folio(page);
+		next = min(folio_next_index(folio), end);
+		folio_put_refs(folio, kvmm_frames_of(pool, index, next) + 1);
+		index = next;
+		cond_resched();
+	}
+}
+
+static void kvmm_arena_punch(struct kvmm_pool *pool, pgoff_t start,
+			     pgoff_t end)
+{
+	struct inode *inode = kvmm_arena_inode(pool);
+	loff_t from = (loff_t)start << PAGE_SHIFT;
+	loff_t to = (loff_t)end << PAGE_SHIFT;
+
+	unmap_mapping_range(inode->i_mapping, from, to - from, 1);
+	shmem_truncate_range(inode, from, to - 1);
+	unmap_mapping_range(inode->i_mapping, from, to - from, 1);
+}
+
+/* Get zeroed memory for pages @start to before @end, or for none of them. */
+static int kvmm_arena_fill(struct kvmm_pool *pool, pgoff_t start, pgoff_t end)
+{
+	struct address_space *mapping = kvmm_arena_inode(pool)->i_mapping;
+	pgoff_t index = start;
+	int ret = 0;
+
+	while (index < end) {
+		struct page *page;
+		struct folio *folio;
+		pgoff_t next;
+
+		if (fatal_signal_pending(current)) {
+			ret = -EINTR;
+			break;
+		}
+		page = shmem_read_mapping_page_gfp(mapping, index,
+						   KVMM_ARENA_GFP);
+		if (IS_ERR(page)) {
+			ret = PTR_ERR(page);
+			break;
+		}
+		folio = page_folio(page);
+		next = min(folio_next_index(folio), end);
+		folio_ref_add(folio, kvmm_frames_of(pool, index, next) - 1);
+		/* A clean page of shmem would be a page nobody wrote. */
+		set_page_dirty(page);
+		index = next;
+		cond_resched();
+	}
+	if (ret && index > start) {
+		kvmm_arena_release(pool, start, index);
+		kvmm_arena_punch(pool, start, index);
+	}
+	return ret;
+}
+
+/**
+ * kvmm_arena_bvec() - the pages of a piece of the arena, all of it online
+ * @pool: the pool
+ * @pos: where it starts, bytes
+ * @len: its length, bytes
+ * @bvec: filled with physically contiguous pieces; may be NULL to count them
+ * @max: room in @bvec
+ * @bytes: out: bytes in those pieces, less than @len where @max was too few
+ *
+ * Return: number of pieces.
+ */
+unsigned int kvmm_arena_bvec(struct kvmm_pool *pool, u64 pos, size_t len,
+			     struct bio_vec *bvec, unsigned int max,
+			     size_t *bytes)
+{
+	struct address_space *mapping = kvmm_arena_inode(pool)->i_mapping;
+	unsigned long next_pfn = 0;
+	unsigned int n = 0;
+	size_t sum = 0;
+
+	while (sum < len) {
+		pgoff_t index = (pos + sum) >> PAGE_SHIFT;
+		unsigned int offset = offset_in_page(pos + sum);
+		struct page *page = find_get_page(mapping, index);
+		struct folio *folio;
+		size_t part;
+
+		if (WARN_ON_ONCE(!page))
+			break;
+		folio = page_folio(page);
+		part = ((folio_next_index(folio) - index) << PAGE_SHIFT) -
+		       offset;
+		part = min(part, len - sum);
+		/* The pool's own reference keeps the page. */
+		put_page(page);
+
+		if (n && !offset && page_to_pfn(page) == next_pfn) {
+			if (bvec)
+				bvec[n - 1].bv_len += part;
+		} else {
+			if (n == max)
+				break;
+			if (bvec) {
+				bvec[n].bv_page = page;
+				bvec[n].bv_offset = offset;
+				bvec[n].bv_len = part;
+			}
+			n++;
+		}
+		sum += part;
+		next_pfn = page_to_pfn(page) + ((offset + part) >> PAGE_SHIFT);
+	}
+	*bytes = sum;
+	return n;
+}
+
+/**
+ * kvmm_arena_crc32c() - checksum of a piece of the arena, all of it online
+ * @pool: the pool
+ * @pos: where it starts, bytes
+ * @len: its length, bytes
+ */
+u32 kvmm_arena_crc32c(struct kvmm_pool *pool, u64 pos, size_t len)
+{
+	struct bio_vec bvec;
+	u32 crc = ~0U;
+	size_t bytes;
+
+	while (len) {
+		if (!kvmm_arena_bvec(pool, pos, min_t(size_t, len, SZ_1M),
+				     &bvec, 1, &bytes))
+			break;
+		crc = crc32c(crc, page_address(bvec.bv_page) + bvec.bv_offset,
+			     bytes);
+		pos += bytes;
+		len -= bytes;
+		cond_resched();
+	}
+	return ~crc;
+}
+
+static unsigned int kvmm_arena_count_segs(struct kvmm_pool *pool, u32 first,
+					  u32 last)
+{
+	size_t len = 1UL << pool->block_shift;
+	unsigned int most = 1;
+	size_t bytes;
+	u32 f;
+
+	for (f = first; f < last; f++)
+		most = max(most, kvmm_arena_bvec(pool,
+						 (u64)f << pool->block_shift,
+						 len, NULL, UINT_MAX, &bytes));
+	return most;
+}
+
+/* Frames @first to before @last have memory: hand them to the core. */
+static void kvmm_arena_online(struct kvmm_pool *pool, u32 first, u32 last)
+{
+	unsigned int segs = kvmm_arena_count_segs(pool, first, last);
+
+	while (first < last) {
+		u32 n = min_t(u32, last - first, KVMM_CORE_BATCH);
+
+		mutex_lock(&pool->lock);
+		if (pool->arena.max_segs < segs)
+			WRITE_ONCE(pool->arena.max_segs, segs);
+		kvmm_core_frames_online(&pool->core, first, n);
+		mutex_unlock(&pool->lock);
+		first += n;
+	}
+	wake_up_all(&pool->wait);
+}
+
+/* The first frame from @f on whose being online is not @online. */
+static u32 kvmm_skip_frames(struct kvmm_pool *pool, bool online, u32 f,
+			    u32 end, bool dead)
+{
+	bool more = true;
+	u32 n;
+
+	while (more) {
+		mutex_lock(&pool->lock);
+		/* The tables of a dead pool are there for kvmm_arena_revoke(). */
+		if (pool->dead != dead)
+			f = end;
+		for (n = 0; n < KVMM_CORE_BATCH; n++) {
+			more = f < end &&
+			       kvmm_core_frame_is_online(&pool->core, f) ==
+			       online;
+			if (!more)
+				break;
+			f++;
+		}
+		mutex_unlock(&pool->lock);
+		cond_resched();
+	}
+	return f;
+}
+
+/*
+ * Find frames that are @online, or that are not, from *@first on.  Only the
+ * holder of the unit's lock or of the arena's semaphore can rely on the answer.
+ */
+static bool kvmm_next_run(struct kvmm_pool *pool, bool online, u32 *first,
+			  u32 *last, u32 end)
+{
+	/* Only a dead pool is searched for frames that are online. */
+	*first = kvmm_skip_frames(pool, !online, *first, end, online);
+	*last = kvmm_skip_frames(pool, online, *first, end, online);
+	return *first < *last;
+}
+
+/*
+ * While the limit was raised for a frame to come, a client that touched some
+ * other frame may have got its memory.  Take it back.
+ */
+static int kvmm_arena_sweep(struct kvmm_pool *pool)
+{
+	unsigned int shift = kvmm_frame_page_shift(pool);
+	u32 first = 0;
+	u32 last;
+	int ret;
+
+	ret = down_write_killable(&pool->arena.sem);
+	if (ret)
+		return ret;
+	while (kvmm_next_run(pool, false, &first, &last,
+			     pool->core.cfg.nr_frames)) {
+		kvmm_arena_punch(pool, (pgoff_t)first << shift,
+				 (pgoff_t)last << shift);
+		first = last;
+	}
+	up_write(&pool->arena.sem);
+	return 0;
+}
+
+static int kvmm_arena_lock(struct kvmm_pool *pool, bool whole)
+{
+	return whole ? down_read_killable(&pool->arena.sem) :
+		       down_write_killable(&pool->arena.sem);
+}
+
+static void kvmm_arena_unlock(struct kvmm_pool *pool, bool whole)
+{
+	if (whole)
+		up_read(&pool->arena.sem);
+	else
+		up_write(&pool->arena.sem);
+}
+
+/*
+ * Frames of a run within a unit.  A run that is not made of whole huge pages
+ * has the arena for itself: then the limit has no room for a huge page, which
+ * would give memory to frames that are not in the run.
+ */
+static int kvmm_try_run(struct kvmm_pool *pool, u32 first, u32 last)
+{
+	unsigned int shift = kvmm_frame_page_shift(pool);
+	pgoff_t start = (pgoff_t)first << shift;
+	pgoff_t end = (pgoff_t)last << shift;
+	bool whole = !((start | end) & (PTRS_PER_PTE - 1));
+	int ret;
+
+	ret = kvmm_arena_lock(pool, whole);
+	if (ret)
+		return ret;
+	if (!i_size_read(kvmm_arena_inode(pool))) {
+		ret = -ENODEV;
+		goto out;
+	}
+	kvmm_arena_allow(pool, end - start);
+	ret = kvmm_arena_fill(pool, start, end);
+	if (ret)
+		kvmm_arena_allow(pool, -(long)(end - start));
+	else
+		kvmm_arena_online(pool, first, last);
+out:
+	kvmm_arena_unlock(pool, whole);
+	return ret;
+}
+
+static int kvmm_populate_run(struct kvmm_pool *pool, u32 first, u32 last)
+{
+	u64 bytes = (u64)(last - first) << pool->block_shift;
+	u64 max = READ_ONCE(kvmm_max_bytes);
+	int tries = 3;
+	int ret;
+
+	if (atomic64_add_return(bytes, &kvmm_pinned_bytes) > max && max) {
+		ret = -ENOMEM;
+		goto err;
+	}
+	do {
+		ret = kvmm_try_run(pool, first, last);
+		if (ret != -ENOSPC || !--tries)
+			break;
+		ret = kvmm_arena_sweep(pool);
+	} while (!ret);
+	if (!ret)
+		return 0;
+err:
+	atomic64_sub(bytes, &kvmm_pinned_bytes);
+	return ret == -ENOSPC ? -ENOMEM : ret;
+}
+
+/* Frames @first to before @last, all in one unit. */
+static int kvmm_populate_unit(struct kvmm_pool *pool, u32 first, u32 last)
+{
+	struct kvmm_arena *arena = &pool->arena;
+	u32 unit = first / kvmm_unit_frames(pool);
+	struct mutex *lock = &arena->unit[unit % KVMM_UNIT_LOCKS];
+	u32 end = last;
+	int ret;
+
+	ret = mutex_lock_interruptible(lock);
+	if (ret)
+		return ret;
+	while (!ret && kvmm_next_run(pool, false, &first, &last, end)) {
+		ret = kvmm_populate_run(pool, first, last);
+		first = last;
+	}
+	mutex_unlock(lock);
+	/* No frames were found in a pool that died meanwhile. */
+	if (!ret && READ_ONCE(pool->dead))
+		ret = -ENODEV;
+	return ret;
+}
+
+int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg)
+{
+	struct kvmm_pool *pool = client->pool;
+	struct kvmm_populate *a = arg;
+	u32 unit = kvmm_unit_frames(pool);
+	u64 frame = a->first;
+	u64 end = (u64)a->first + a->count;
+	int ret;
+
+	a->done = 0;
+	if (a->flags || a->__reserved || !a->count ||
+	    end > pool->core.cfg.nr_frames)
+		return -EINVAL;
+
+	while (frame < end) {
+		u64 next = min(round_down(frame, unit) + unit, end);
+
+		if (signal_pending(current))
+			return -EINTR;
+		ret = kvmm_populate_unit(pool, frame, next);
+		if (ret)
+			return ret;
+		a->done += next - frame;
+		frame = next;
+		cond_resched();
+	}
+	return 0;
+}
+
+/**
+ * kvmm_arena_revoke() - take the memory away, also from who has it mapped
+ * @pool: dead, without I/O in flight
+ */
+void kvmm_arena_revoke(struct kvmm_pool *pool)
+{
+	struct inode *inode = kvmm_arena_inode(pool);
+	unsigned int shift = kvmm_frame_page_shift(pool);
+	u32 nr_frames = pool->core.cfg.nr_frames;
+	u32 first = 0;
+	u32 last;
+
+	down_write(&pool->arena.sem);
+	inode_lock(inode);
+	i_size_write(inode, 0);
+	inode_unlock(inode);
+	unmap_mapping_range(inode->i_mapping, 0, 0, 1);
+	while (kvmm_next_run(pool, true, &first, &last, nr_frames)) {
+		kvmm_arena_release(pool, (pgoff_t)first << shift,
+				   (pgoff_t)last << shift);
+		atomic64_sub((u64)(last - first) << pool->block_shift,
+			     &kvmm_pinned_bytes);
+		first = last;
+	}
+	shmem_truncate_range(inode, 0, (loff_t)-1);
+	unmap_mapping_range(inode->i_mapping, 0, 0, 1);
+	up_write(&pool->arena.sem);
+}
+
+/**
+ * kvmm_arena_mmap() - map the arena in place of the device
+ * @pool: the pool
+ * @vma: as for mmap
+ * @rdonly: the mapping must never become writable
+ */
+int kvmm_arena_mmap(struct kvmm_pool *pool, struct vm_area_struct *vma,
+		    bool rdonly)
+{
+	struct file *file = pool->arena.file;
+	unsigned long pages = pool->arena.size >> PAGE_SHIFT;
+	int ret;
+
+	/* A private copy of frames would not be what anyone means. */
+	if (!(vma->vm_flags & VM_MAYSHARE))
+		return -EINVAL;
+	if (vma->vm_pgoff >= pages || vma_pages(vma) > pages - vma->vm_pgoff)
+		return -EINVAL;
+	if (rdonly) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EACCES;
+		vm_flags_clear(vma, VM_MAYWRITE);
+	}
+	ret = kvmm_vfs_mmap(file, vma);
+	if (ret)
+		return ret;
+	vma_set_file(vma, file);
+	/* Growing it maps nothing; dumping it would dump the whole arena. */
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	return 0;
+}

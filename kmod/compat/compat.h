@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Differences between kernels, bridged towards the newest of them.  What a
+ * kernel has was found by probe.sh.
+ */
+#ifndef KVMM_COMPAT_H
+#define KVMM_COMPAT_H
+
+#include <linux/blkdev.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+
+#include "compat_config.h"
+
+#ifdef KVMM_HAVE_IO_URING_CMD_H
+#include <linux/io_uring/cmd.h>
+#else
+#include <linux/io_uring.h>
+#endif
+
+#ifdef KVMM_HAVE_CRC32C_H
+#include <linux/crc32c.h>
+#else
+#include <linux/crc32.h>
+#endif
+
+#ifndef KVMM_HAVE_VM_FLAGS_SET
+static inline void vm_flags_set(struct vm_area_struct *vma,
+				unsigned long flags)
+{
+	vma->vm_flags |= flags;
+}
+
+static inline void vm_flags_clear(struct vm_area_struct *vma,
+				  unsigned long flags)
+{
+	vma->vm_flags &= ~flags;
+}
+#endif
+
+/** kvmm_vfs_mmap() - let @file's own code set a mapping up */
+static inline int kvmm_vfs_mmap(struct file *file, struct vm_area_struct *vma)
+{
+#ifdef KVMM_HAVE_VFS_MMAP
+	return vfs_mmap(file, vma);
+#else
+	return call_mmap(file, vma);
+#endif
+}
+
+/** kvmm_uring_sqe_cmd() - the command's bytes in the submission entry */
+static inline const void *kvmm_uring_sqe_cmd(const struct io_uring_cmd *ioucmd)
+{
+#ifdef KVMM_HAVE_IO_URING_SQE_CMD
+	return io_uring_sqe_cmd(ioucmd->sqe);
+#else
+	return ioucmd->cmd;
+#endif
+}
+
+/** kvmm_bdev_claim() - hold a block device exclusively; ERR_PTR on error */
+static inline void *kvmm_bdev_claim(dev_t dev, void *holder)
+{
+#ifdef KVMM_HAVE_BDEV_FILE
+	return bdev_file_open_by_dev(dev, BLK_OPEN_READ | BLK_OPEN_WRITE,
+				     holder, NULL);
+#else
+	return blkdev_get_by_dev(dev, FMODE_READ | FMODE_WRITE | FMODE_EXCL,
+				 holder);
+#endif
+}
+
+/** kvmm_bdev_release() - undo kvmm_bdev_claim() */
+static inline void kvmm_bdev_release(void *claim)
+{
+#ifdef KVMM_HAVE_BDEV_FILE
+	bdev_fput(claim);
+#else
+	blkdev_put(claim, FMODE_READ | FMODE_WRITE | FMODE_EXCL);
+#endif
+}
+
+#endif /* KVMM_COMPAT_H */

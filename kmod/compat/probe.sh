@@ -1,0 +1,108 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Find out what the kernel at KDIR offers by compiling small files, and write
+# what was found as a header.  Versions say little: distributions backport.
+set -eu
+
+if [ $# -ne 3 ]; then
+	echo "usage: probe.sh KDIR WORKDIR HEADER" >&2
+	exit 2
+fi
+kdir=$1
+work=$2
+header=$3
+
+rm -rf "$work"
+mkdir -p "$work"
+names=
+
+# probe NAME: the program on stdin compiles
+probe()
+{
+	names="$names $1"
+	{
+		cat
+		echo 'MODULE_LICENSE("GPL");'
+	} >"$work/$1.c"
+}
+
+probe VM_FLAGS_SET <<'C'
+#include <linux/mm.h>
+#include <linux/module.h>
+void probe(struct vm_area_struct *vma);
+void probe(struct vm_area_struct *vma) { vm_flags_set(vma, VM_DONTDUMP); }
+C
+
+probe IO_URING_CMD_H <<'C'
+#include <linux/io_uring/cmd.h>
+#include <linux/module.h>
+C
+
+probe IO_URING_SQE_CMD <<'C'
+#include <linux/io_uring/cmd.h>
+#include <linux/module.h>
+const void *probe(struct io_uring_cmd *cmd);
+const void *probe(struct io_uring_cmd *cmd)
+{
+	return io_uring_sqe_cmd(cmd->sqe);
+}
+C
+
+probe BDEV_FILE <<'C'
+#include <linux/blkdev.h>
+#include <linux/module.h>
+struct file *probe(dev_t dev, void *holder);
+struct file *probe(dev_t dev, void *holder)
+{
+	bdev_fput(holder);
+	return bdev_file_open_by_dev(dev, BLK_OPEN_READ | BLK_OPEN_WRITE,
+				     holder, NULL);
+}
+C
+
+probe CRC32C_H <<'C'
+#include <linux/crc32c.h>
+#include <linux/module.h>
+C
+
+probe VFS_MMAP <<'C'
+#include <linux/fs.h>
+#include <linux/module.h>
+int probe(struct file *file, struct vm_area_struct *vma);
+int probe(struct file *file, struct vm_area_struct *vma)
+{
+	return vfs_mmap(file, vma);
+}
+C
+
+for n in $names; do
+	echo "obj-m += $n.o"
+done >"$work/Kbuild"
+echo 'ccflags-y += -Werror=implicit-function-declaration' >>"$work/Kbuild"
+
+# KBUILD_MODPOST_WARN: symbols don't matter, a probe is compiled and not linked.
+# The Makefile variables of a calling make would be passed on: start afresh.
+targets=
+for n in $names; do
+	targets="$targets $n.o"
+done
+# shellcheck disable=SC2086 # a list of words
+env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u C -u W \
+	make -k -C "$kdir" M="$work" $targets >"$work/log" 2>&1 || :
+
+if ! [ -s "$work/log" ] || ! grep -q 'CC \[M\]' "$work/log"; then
+	cat "$work/log" >&2
+	echo "probe.sh: can't compile for $kdir" >&2
+	exit 1
+fi
+{
+	echo '/* SPDX-License-Identifier: GPL-2.0 */'
+	echo '/* Made by kmod/compat/probe.sh. */'
+	for n in $names; do
+		if [ -e "$work/$n.o" ]; then
+			echo "#define KVMM_HAVE_$n 1"
+		fi
+	done
+} >"$header.tmp"
+mv "$header.tmp" "$header"

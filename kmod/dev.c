@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /dev/kvmm: file operations and the one table that all ioctls go through.
+ */
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/nospec.h>
+#include <linux/uaccess.h>
+
+#include "kvmm_mod.h"
+
+/* What a command asks of its client. */
+#define KVMM_ANY	0
+#define KVMM_BOUND	1		/* bound to a pool that exists */
+#define KVMM_WRITER	2		/* and not read-only */
+
+union kvmm_arg {
+	struct kvmm_info info;
+	struct kvmm_pool_create pool_create;
+	struct kvmm_pool_open pool_open;
+	struct kvmm_pool_destroy pool_destroy;
+	struct kvmm_pool_list pool_list;
+	struct kvmm_pool_reset pool_reset;
+	struct kvmm_pool_stat pool_stat;
+	struct kvmm_pool_clock pool_clock;
+	struct kvmm_populate populate;
+	struct kvmm_swap_attach swap_attach;
+	struct kvmm_swap_detach swap_detach;
+	struct kvmm_alloc alloc;
+	struct kvmm_publish publish;
+	struct kvmm_lookup lookup;
+	struct kvmm_batch batch;
+	struct kvmm_keys keys;
+	struct kvmm_request_end request_end;
+	struct kvmm_hint hint;
+	struct kvmm_reclaim reclaim;
+	struct kvmm_swap swap;
+};
+
+/**
+ * struct kvmm_ioctl - one command
+ * @cmd: its number
+ * @size: sizeof() its struct today
+ * @min_size: sizeof() its struct when it was first published
+ * @needs: KVMM_ANY, KVMM_BOUND or KVMM_WRITER
+ * @execute: carries it out; the struct goes back to the caller also when it
+ *	fails
+ */
+struct kvmm_ioctl {
+	unsigned int cmd;
+	unsigned int size;
+	unsigned int min_size;
+	unsigned int needs;
+	int (*execute)(struct kvmm_client *client, struct file *file,
+		       void *arg);
+};
+
+#define KVMM_IOCTL(_cmd, _struct, _last, _needs, _execute)		\
+	[_IOC_NR(_cmd)] = {						\
+		.cmd = (_cmd),						\
+		.size = sizeof(struct _struct) +			\
+			BUILD_BUG_ON_ZERO(sizeof(struct _struct) >	\
+					  sizeof(union kvmm_arg)),	\
+		.min_size = offsetofend(struct _struct, _last),		\
+		.needs = (_needs),					\
+		.execute = (_execute),					\
+	}
+
+static const struct kvmm_ioctl kvmm_ioctls[] = {
+	KVMM_IOCTL(KVMM_INFO, kvmm_info, version, KVMM_ANY, kvmm_do_info),
+	KVMM_IOCTL(KVMM_POOL_CREATE, kvmm_pool_create, arena_size, KVMM_ANY,
+		   kvmm_do_pool_create),
+	KVMM_IOCTL(KVMM_POOL_OPEN, kvmm_pool_open, arena_size, KVMM_ANY,
+		   kvmm_do_pool_open),
+	KVMM_IOCTL(KVMM_POOL_DESTROY, kvmm_pool_destroy, name, KVMM_ANY,
+		   kvmm_do_pool_destroy),
+	KVMM_IOCTL(KVMM_POOL_LIST, kvmm_pool_list, done, KVMM_ANY,
+		   kvmm_do_pool_list),
+	KVMM_IOCTL(KVMM_POOL_RESET, kvmm_pool_reset, epoch, KVMM_WRITER,
+		   kvmm_do_pool_reset),
+	KVMM_IOCTL(KVMM_POOL_STAT, kvmm_pool_stat, clients_dead, KVMM_BOUND,
+		   kvmm_do_pool_stat),
+	KVMM_IOCTL(KVMM_POOL_CLOCK, kvmm_pool_clock, now_ms, KVMM_WRITER,
+		   kvmm_do_pool_clock),
+	KVMM_IOCTL(KVMM_POPULATE, kvmm_populate, __reserved, KVMM_WRITER,
+		   kvmm_do_populate),
+	KVMM_IOCTL(KVMM_SWAP_ATTACH, kvmm_swap_attach, offset, KVMM_WRITER,
+		   kvmm_do_swap_attach),
+	KVMM_IOCTL(KVMM_SWAP_DETACH, kvmm_swap_detach, flags, KVMM_WRITER,
+		   kvmm_do_swap_detach),
+	KVMM_IOCTL(KVMM_ALLOC, kvmm_alloc, done, KVMM_WRITER, kvmm_do_alloc),
+	KVMM_IOCTL(KVMM_PUBLISH, kvmm_publish, done, KVMM_WRITER,
+		   kvmm_do_publish),
+	KVMM_IOCTL(KVMM_LOOKUP, kvmm_lookup, prefix, KVMM_BOUND,
+		   kvmm_do_lookup),
+	KVMM_IOCTL(KVMM_TOUCH, kvmm_batch, done, KVMM_BOUND, kvmm_do_touch),
+	KVMM_IOCTL(KVMM_PIN, kvmm_batch, done, KVMM_BOUND, kvmm_do_pin),
+	KVMM_IOCTL(KVMM_UNPIN, kvmm_batch, done, KVMM_BOUND, kvmm_do_unpin),
+	KVMM_IOCTL(KVMM_DROP, kvmm_batch, done, KVMM_WRITER, kvmm_do_drop),
+	KVMM_IOCTL(KVMM_QUERY, kvmm_batch, done, KVMM_BOUND, kvmm_do_query),
+	KVMM_IOCTL(KVMM_KEYS, kvmm_keys, done, KVMM_BOUND, kvmm_do_keys),
+	KVMM_IOCTL(KVMM_REQUEST_END, kvmm_request_end, done, KVMM_WRITER,
+		   kvmm_do_request_end),
+	KVMM_IOCTL(KVMM_HINT, kvmm_hint, __reserved, KVMM_WRITER, kvmm_do_hint),
+	KVMM_IOCTL(KVMM_RECLAIM, kvmm_reclaim, purged, KVMM_WRITER,
+		   kvmm_do_reclaim),
+	KVMM_IOCTL(KVMM_SWAP_OUT, kvmm_swap, result, KVMM_WRITER,
+		   kvmm_do_swap_out),
+	KVMM_IOCTL(KVMM_SWAP_IN, kvmm_swap, result, KVMM_BOUND,
+		   kvmm_do_swap_in),
+};
+
+static int kvmm_check_client(struct kvmm_client *client, unsigned int needs)
+{
+	struct kvmm_pool *pool;
+
+	if (needs == KVMM_ANY)
+		return 0;
+	pool = kvmm_client_pool(client);
+	if (!pool)
+		return -ENOTCONN;
+	/* Only an early answer: who takes the pool's lock looks again. */
+	if (READ_ONCE(pool->dead))
+		return -ENODEV;
+	if (needs == KVMM_WRITER && client->rdonly)
+		return -EACCES;
+	return 0;
+}
+
+static long kvmm_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
+{
+	struct kvmm_client *client = file->private_data;
+	void __user *ptr = (void __user *)uarg;
+	unsigned int nr = _IOC_NR(cmd);
+	const struct kvmm_ioctl *op;
+	union kvmm_arg arg;
+	u32 usize;
+	int ret;
+
+	if (nr >= ARRAY_SIZE(kvmm_ioctls))
+		return -ENOTTY;
+	op = &kvmm_ioctls[array_index_nospec(nr, ARRAY_SIZE(kvmm_ioctls))];
+	if (!op->execute || op->cmd != cmd)
+		return -ENOTTY;
+
+	if (get_user(usize, (u32 __user *)ptr))
+		return -EFAULT;
+	if (usize < op->min_size)
+		return -EINVAL;
+	if (usize > PAGE_SIZE)
+		return -E2BIG;
+	ret = copy_struct_from_user(&arg, op->size, ptr, usize);
+	if (ret)
+		return ret;
+	/* The caller's own: it may have changed in user memory meanwhile. */
+	*(u32 *)&arg = usize;
+
+	ret = kvmm_check_client(client, op->needs);
+	if (ret)
+		return ret;
+	ret = op->execute(client, file, &arg);
+	if (copy_to_user(ptr, &arg, min(usize, op->size)) && !ret)
+		ret = -EFAULT;
+	return ret;
+}
+
+static int kvmm_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct kvmm_client *client = file->private_data;
+	int ret;
+
+	ret = kvmm_check_client(client, KVMM_BOUND);
+	if (ret)
+		return ret;
+	return kvmm_arena_mmap(client->pool, vma, client->rdonly);
+}
+
+/* The arena's own choice of address, so that huge pages can be mapped whole. */
+static unsigned long kvmm_get_unmapped_area(struct file *file,
+					    unsigned long addr,
+					    unsigned long len,
+					    unsigned long pgoff,
+					    unsigned long flags)
+{
+	struct kvmm_client *client = file->private_data;
+	struct file *arena;
+	int ret;
+
+	ret = kvmm_check_client(client, KVMM_BOUND);
+	if (ret)
+		return ret;
+	arena = client->pool->arena.file;
+	return arena->f_op->get_unmapped_area(arena, addr, len, pgoff, flags);
+}
+
+const struct file_operations kvmm_fops = {
+	.owner = THIS_MODULE,
+	.open = kvmm_open,
+	.release = kvmm_release,
+	.unlocked_ioctl = kvmm_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = kvmm_mmap,
+	.get_unmapped_area = kvmm_get_unmapped_area,
+	.uring_cmd = kvmm_uring_cmd,
+};

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of kvmm.ko share: a pool, a client, the area, and the calls
+ * between the files.  Moving blocks has a header of its own, swap.h.
+ *
+ * Lock order, outermost first; the comment above each struct says what each
+ * lock protects:
+ *
+ *	kvmm_client.lock
+ *	  kvmm_pools_lock
+ *	    kvmm_pool.area_lock
+ *	      kvmm_arena.unit[]
+ *	        kvmm_arena.sem
+ *	          kvmm_pool.lock
+ *
+ * All of them are mutexes or semaphores, taken in process context.  Interrupt
+ * context sees only kvmm_pool.done_list.  kvmm_pool.lock is held for at most
+ * KVMM_CORE_BATCH entries of the core, never over memory allocation, user
+ * memory or I/O.
+ */
+#ifndef KVMM_MOD_H
+#define KVMM_MOD_H
+
+#include <linux/completion.h>
+#include <linux/cred.h>
+#include <linux/fs.h>
+#include <linux/hashtable.h>
+#include <linux/kobject.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/types.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include "core/core.h"
+
+#define KVMM_UNIT_LOCKS		16
+
+/**
+ * struct kvmm_arena - the memory of a pool: one shmem file
+ * @mnt: private tmpfs mount, holds one reference
+ * @file: the file, of the whole arena's size
+ * @size: bytes
+ * @sem: readers bring whole huge pages in, a writer smaller pieces; a writer
+ *	also ends the arena
+ * @unit: serialise two threads that populate the same unit, by hash
+ * @max_segs: most physically contiguous pieces of a frame that is online;
+ *	written under the pool's lock
+ *
+ * Each frame that is online holds one reference to each folio it touches.
+ */
+struct kvmm_arena {
+	struct vfsmount *mnt;
+	struct file *file;
+	u64 size;
+	struct rw_semaphore sem;
+	struct mutex unit[KVMM_UNIT_LOCKS];
+	unsigned int max_segs;
+};
+
+struct kvmm_area;
+
+enum kvmm_pool_state {
+	KVMM_POOL_NEW,		/* the name is taken, not to be found yet */
+	KVMM_POOL_LIVE,
+	KVMM_POOL_DYING,	/* the name is taken, not to be found any more */
+};
+
+/**
+ * struct kvmm_pool - a pool
+ * @node: in the list of pools, by @id; kvmm_pools_lock
+ * @state: kvmm_pools_lock
+ * @nr_bound: clients bound; kvmm_pools_lock
+ * @ref: one for the list, one for each bound client
+ * @id: never used twice; the cursor of KVMM_POOL_LIST
+ * @name: constant, as all up to @kobj
+ * @uid: owner
+ * @gid: owner's group
+ * @mode: permission bits
+ * @policy: enum kvmm_policy
+ * @block_shift: log2 of the block size
+ * @manual_clock: time moves by KVMM_POOL_CLOCK only
+ * @arena: its memory
+ * @kobj: /sys/kernel/kvmm/pools/NAME
+ * @kobj_gone: completed when sysfs has let go of @kobj
+ * @area_lock: attaching and detaching, one at a time
+ * @lock: protects what follows, and the core
+ * @core: the bookkeeping
+ * @dead: destroyed: nothing below may be used, @core has no tables
+ * @now_ms: the manual clock
+ * @area: the swap area or NULL; holds one reference
+ * @inflight: struct kvmm_op by block index, from the core's decision to its
+ *	done call
+ * @nr_inflight: ops in @inflight
+ * @io_seq: done calls made; waited for on @wait
+ * @wait: woken by done calls and by the end of the pool
+ * @done_list: ops whose I/O ended, filled from any context
+ * @done_work: makes the done calls; never runs twice at once
+ */
+struct kvmm_pool {
+	struct list_head node;
+	enum kvmm_pool_state state;
+	unsigned int nr_bound;
+	struct kref ref;
+
+	u64 id;
+	char name[KVMM_NAME_LEN];
+	kuid_t uid;
+	kgid_t gid;
+	umode_t mode;
+	u32 policy;
+	unsigned int block_shift;
+	bool manual_clock;
+
+	struct kvmm_arena arena;
+	struct kobject kobj;
+	struct completion kobj_gone;
+
+	struct mutex area_lock;
+
+	struct mutex lock;
+	struct kvmm_core core;
+	bool dead;
+	u64 now_ms;
+	struct kvmm_area *area;
+	DECLARE_HASHTABLE(inflight, 8);
+	unsigned int nr_inflight;
+	u64 io_seq;
+	wait_queue_head_t wait;
+
+	struct llist_head done_list;
+	struct work_struct done_work;
+};
+
+/**
+ * struct kvmm_client - an open file of /dev/kvmm
+ * @pool: what it is bound to; set once, with release semantics
+ * @id: client id in the core
+ * @rdonly: bound read-only
+ * @lock: binding; and @buf, over one command
+ * @buf: entries of a command on their way between user memory and the core
+ */
+struct kvmm_client {
+	struct kvmm_pool *pool;
+	u32 id;
+	bool rdonly;
+	struct mutex lock;
+	union {
+		struct kvmm_block_ref refs[KVMM_CORE_BATCH];
+		struct kvmm_publish_entry publish[KVMM_CORE_BATCH];
+		struct kvmm_key_entry keys[KVMM_CORE_BATCH];
+		struct {
+			struct kvmm_block_ref refs[KVMM_CORE_BATCH];
+			u8 keys[KVMM_CORE_BATCH][KVMM_KEY_LEN];
+		} lookup;
+	} buf;
+};
+
+/* ---- main.c ---- */
+
+extern unsigned int kvmm_max_pools;
+extern unsigned long kvmm_max_bytes;
+extern struct workqueue_struct *kvmm_done_wq;
+extern struct workqueue_struct *kvmm_issue_wq;
+
+/* ---- dev.c ---- */
+
+extern const struct file_operations kvmm_fops;
+
+/* ---- client.c ---- */
+
+int kvmm_open(struct inode *inode, struct file *file);
+int kvmm_release(struct inode *inode, struct file *file);
+int kvmm_client_bind(struct kvmm_client *client, struct kvmm_pool *pool,
+		     bool rdonly);
+struct kvmm_pool *kvmm_client_pool(struct kvmm_client *client);
+
+/* ---- pool.c ---- */
+
+extern struct mutex kvmm_pools_lock;
+
+u64 kvmm_pool_now(struct kvmm_pool *pool);
+void kvmm_pool_put(struct kvmm_pool *pool);
+bool kvmm_pool_owned(const struct kvmm_pool *pool);
+u32 kvmm_pools_count(void);
+void kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st);
+
+int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_pool_create(struct kvmm_client *client, struct file *file,
+			void *arg);
+int kvmm_do_pool_open(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_pool_destroy(struct kvmm_client *client, struct file *file,
+			 void *arg);
+int kvmm_do_pool_list(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_pool_reset(struct kvmm_client *client, struct file *file,
+		       void *arg);
+int kvmm_do_pool_stat(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_pool_clock(struct kvmm_client *client, struct file *file,
+		       void *arg);
+
+/* ---- arena.c ---- */
+
+extern atomic64_t kvmm_pinned_bytes;
+
+int kvmm_arena_init(struct kvmm_pool *pool);
+void kvmm_arena_revoke(struct kvmm_pool *pool);
+void kvmm_arena_exit(struct kvmm_pool *pool);
+int kvmm_arena_mmap(struct kvmm_pool *pool, struct vm_area_struct *vma,
+		    bool rdonly);
+int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg);
+
+/* ---- batch.c ---- */
+
+int kvmm_do_alloc(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_publish(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_lookup(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_touch(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_pin(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_unpin(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_drop(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_query(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_keys(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_request_end(struct kvmm_client *client, struct file *file,
+			void *arg);
+int kvmm_do_hint(struct kvmm_client *client, struct file *file, void *arg);
+
+/* ---- area.c ---- */
+
+int kvmm_do_swap_attach(struct kvmm_client *client, struct file *file,
+			void *arg);
+int kvmm_do_swap_detach(struct kvmm_client *client, struct file *file,
+			void *arg);
+
+/* ---- swap.c ---- */
+
+int kvmm_do_swap_out(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_swap_in(struct kvmm_client *client, struct file *file, void *arg);
+
+/* ---- reclaim.c ---- */
+
+u32 kvmm_reclaim_start(struct kvmm_pool *pool, u32 want);
+int kvmm_do_reclaim(struct kvmm_client *client, struct file *file, void *arg);
+
+/* ---- uring.c ---- */
+
+struct io_uring_cmd;
+int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags);
+
+/* ---- sysfs.c ---- */
+
+int kvmm_sysfs_init(void);
+void kvmm_sysfs_exit(void);
+int kvmm_sysfs_add_pool(struct kvmm_pool *pool);
+void kvmm_sysfs_del_pool(struct kvmm_pool *pool);
+
+#endif /* KVMM_MOD_H */

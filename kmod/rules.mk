@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+#
+# kvmm.ko, built outside the tree: build/kmod-RELEASE/ holds links to the
+# sources, and what the kernel build makes of them.
+#
+# KDIR is what `make -C` gets: the headers of the kernel to build for.  By
+# default Debian's stock kernel, fetched into build/.
+
+KMOD_SERIES ?= 6.1
+KMOD_SRC := $(wildcard Kbuild kmod/*.c kmod/*.h kmod/core/*.c kmod/core/*.h \
+	kmod/compat/* uapi/linux/*.h)
+
+.PHONY: modules-6.12 modules-check
+modules: $(B)/kvmm.ko
+
+$(B)/kvmm.ko: $(KMOD_SRC) kmod/kmod-build.sh
+	@mkdir -p $(B)
+	@kmod/kmod-build.sh --version '$(VERSION)' --build $(B) \
+		--kernel $(KMOD_SERIES) --output $@ $(if $(KDIR),--kdir $(KDIR))
+
+# the other kernel that Debian 12 offers
+modules-6.12: $(B)/kvmm-6.12.ko
+$(B)/kvmm-6.12.ko: $(KMOD_SRC) kmod/kmod-build.sh
+	@mkdir -p $(B)
+	@kmod/kmod-build.sh --version '$(VERSION)' --build $(B) \
+		--kernel 6.12 --output $@
+
+# everything that sparse and W=1 have to say, as errors
+modules-check:
+	@kmod/kmod-build.sh --version '$(VERSION)' --build $(B) \
+		--kernel $(KMOD_SERIES) --check $(if $(KDIR),--kdir $(KDIR))

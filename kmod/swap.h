@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Moving blocks between the arena and the area.
+ *
+ * A *command* is what someone asked for: an ioctl's batch, an io_uring command
+ * or a batch of reclaim.  An *op* is one block on its way; it belongs to the
+ * command that began it, and other commands may wait for it too.  A block's
+ * state never depends on who asked: ops end in the pool's own worker.
+ *
+ * The ops of one command end in the order in which they were begun, whatever
+ * the order in which the device does them.  What the core does with a block
+ * that has arrived depends on what arrived before it; so the same commands
+ * always lead to the same state.
+ */
+#ifndef KVMM_SWAP_H
+#define KVMM_SWAP_H
+
+#include <linux/bvec.h>
+#include <linux/completion.h>
+#include <linux/fs.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/workqueue.h>
+
+#include "core/core.h"
+
+struct kvmm_pool;
+
+/**
+ * struct kvmm_area - a pool's swap area, constant while attached
+ * @node: in the list of all areas, with which none is used twice
+ * @file: the file or block device
+ * @cred: of who attached it: I/O is done in its name
+ * @claim: exclusive hold on a block device, or NULL
+ * @offset: where slot 0 starts, bytes
+ * @end: where the last slot ends
+ * @nr_slots: slots
+ * @align: lengths and offsets of I/O are multiples of it
+ * @checksums: data is checked when it is read back
+ * @regular: a regular file: writing keeps the file system from freezing
+ * @nowait: I/O can be issued without blocking
+ *
+ * Held by the pool; ops in flight keep it attached.
+ */
+struct kvmm_area {
+	struct list_head node;
+	struct file *file;
+	const struct cred *cred;
+	void *claim;
+	loff_t offset;
+	loff_t end;
+	u32 nr_slots;
+	u32 align;
+	bool checksums;
+	bool regular;
+	bool nowait;
+};
+
+/**
+ * struct kvmm_cmd - a command
+ * @pool: the pool; it can't be destroyed while an op is in flight
+ * @ops: its ops in flight, in order
+ * @pending: ops, entries that wait for others' ops, and 1 while being issued
+ * @good: entries that are where they were asked to be
+ * @err: error of the first entry that failed, by number
+ * @err_entry: that number
+ * @evicted: writes after which the block had no frame any more
+ * @results: each entry's result, or NULL
+ * @nowait: issue I/O without blocking
+ * @end: called once when nothing is pending, without locks, from the worker
+ * @ready: in the worker's list of commands to look at
+ * @ended: in the worker's list of commands to end
+ * @done: for who waits
+ *
+ * All but the constants is under the pool's lock; @ready is the worker's.
+ */
+struct kvmm_cmd {
+	struct kvmm_pool *pool;
+	struct list_head ops;
+	u32 pending;
+	u32 good;
+	int err;
+	u32 err_entry;
+	u32 evicted;
+	s32 *results;
+	bool nowait;
+	void (*end)(struct kvmm_cmd *cmd);
+	struct list_head ready;
+	struct list_head ended;
+	struct completion done;
+};
+
+/**
+ * struct kvmm_op - one block on its way, or one entry that waits for an op
+ * @iocb: for the file
+ * @cmd: whose it is
+ * @area: where from or to
+ * @node: in the command's ops, or in another op's waiters
+ * @waiters: entries of other commands that wait for this block
+ * @hash: in the pool's ops in flight
+ * @submit: in the list of ops to submit
+ * @done: in the pool's list of ops whose I/O ended
+ * @issue: to go on from a worker
+ * @io: the core's decision
+ * @entry: number of the entry in its command
+ * @len: bytes to move, @io.length rounded up
+ * @pos: bytes moved
+ * @part: bytes of the I/O in flight
+ * @res: its result
+ * @err: 0 or why the block could not be moved
+ * @crc: checksum of what was written
+ * @write: direction
+ * @nowait: don't block in the I/O in flight
+ * @retried: has been issued from a worker
+ * @complete: all I/O has ended; the worker's
+ * @max_segs: room in @bvec
+ * @bvec: pages of the I/O in flight
+ *
+ * Lists are under the pool's lock; the rest belongs to who has the op in hand:
+ * the submitter, then the I/O, then the worker.
+ */
+struct kvmm_op {
+	struct kiocb iocb;
+	struct kvmm_cmd *cmd;
+	struct kvmm_area *area;
+	struct list_head node;
+	struct list_head waiters;
+	struct hlist_node hash;
+	struct list_head submit;
+	struct llist_node done;
+	struct work_struct issue;
+	struct kvmm_io io;
+	u32 entry;
+	u32 len;
+	u32 pos;
+	u32 part;
+	long res;
+	int err;
+	u32 crc;
+	bool write;
+	bool nowait;
+	bool retried;
+	bool complete;
+	u32 max_segs;
+	struct bio_vec bvec[];
+};
+
+/* ---- op.c: the life of ops and commands ---- */
+
+void kvmm_cmd_init(struct kvmm_cmd *cmd, struct kvmm_pool *pool,
+		   void (*end)(struct kvmm_cmd *cmd));
+bool kvmm_cmd_issued(struct kvmm_cmd *cmd);
+void kvmm_cmd_wait(struct kvmm_cmd *cmd);
+void kvmm_cmd_entry(struct kvmm_cmd *cmd, u32 entry, int err);
+u32 kvmm_ops_alloc(struct kvmm_pool *pool, struct list_head *ops, u32 n);
+void kvmm_ops_free(struct list_head *ops);
+void kvmm_op_begin(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry,
+		   bool write, struct list_head *submit);
+void kvmm_op_join(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry);
+void kvmm_ops_submit(struct list_head *submit);
+void kvmm_done_work(struct work_struct *work);
+void kvmm_swap_drain(struct kvmm_pool *pool);
+
+/* ---- area.c ---- */
+
+bool kvmm_area_start_write(struct kvmm_area *area);
+void kvmm_area_end_write(struct kvmm_area *area);
+bool kvmm_area_checksums(const struct kvmm_pool *pool);
+void kvmm_area_drop(struct kvmm_pool *pool);
+
+/* ---- swap.c ---- */
+
+int kvmm_swap_check(const struct kvmm_swap_cmd *sc, bool out);
+void kvmm_swap_issue(struct kvmm_cmd *cmd, u32 client, bool out, u32 flags,
+		     const u64 *handles, u32 n, u32 first);
+
+#endif /* KVMM_SWAP_H */

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * io_uring commands: the same swap commands, without waiting.
+ *
+ * The task that issued a command is needed for its completion entry only: the
+ * blocks have long moved on when that is posted, and if it never is, for the
+ * ring is gone or nobody reaps, no block waits for it.
+ */
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "compat/compat.h"
+#include "kvmm_mod.h"
+#include "swap.h"
+
+struct kvmm_uring {
+	struct kvmm_cmd cmd;
+	struct io_uring_cmd *ioucmd;
+};
+
+/* Lives in the request while its completion travels to the task. */
+struct kvmm_uring_pdu {
+	ssize_t res;
+};
+
+static struct kvmm_uring_pdu *kvmm_uring_pdu(struct io_uring_cmd *ioucmd)
+{
+	BUILD_BUG_ON(sizeof(struct kvmm_uring_pdu) > sizeof(ioucmd->pdu));
+	return (struct kvmm_uring_pdu *)ioucmd->pdu;
+}
+
+static void kvmm_uring_post(struct io_uring_cmd *ioucmd,
+			    unsigned int issue_flags)
+{
+	io_uring_cmd_done(ioucmd, kvmm_uring_pdu(ioucmd)->res, 0, issue_flags);
+}
+
+static ssize_t kvmm_uring_result(const struct kvmm_cmd *cmd)
+{
+	return cmd->good ? cmd->good : cmd->err;
+}
+
+/* From the pool's worker. */
+static void kvmm_uring_end(struct kvmm_cmd *cmd)
+{
+	struct kvmm_uring *u = container_of(cmd, struct kvmm_uring, cmd);
+	struct io_uring_cmd *ioucmd = u->ioucmd;
+
+	kvmm_uring_pdu(ioucmd)->res = kvmm_uring_result(cmd);
+	kfree(u);
+	io_uring_cmd_complete_in_task(ioucmd, kvmm_uring_post);
+}
+
+/* All handles are read before the first block is touched. */
+static int kvmm_uring_handles(const struct kvmm_swap_cmd *sc, u64 *handles)
+{
+	struct kvmm_block_ref __user *user = u64_to_user_ptr(sc->addr);
+	struct kvmm_block_ref refs[8];
+	u32 at, n, i;
+
+	if (sc->flags & KVMM_SWAP_ONE) {
+		handles[0] = sc->addr;
+		return 0;
+	}
+	for (at = 0; at < sc->count; at += n) {
+		n = min_t(u32, sc->count - at, ARRAY_SIZE(refs));
+		if (copy_from_user(refs, user + at, n * sizeof(*refs)))
+			return -EFAULT;
+		for (i = 0; i < n; i++)
+			handles[at + i] = refs[i].handle;
+	}
+	return 0;
+}
+
+static void kvmm_uring_issue(struct kvmm_cmd *cmd, struct kvmm_client *client,
+			     const struct kvmm_swap_cmd *sc, bool out,
+			     const u64 *handles)
+{
+	u32 at, n;
+
+	for (at = 0; at < sc->count; at += n) {
+		n = min_t(u32, sc->count - at, KVMM_CORE_BATCH);
+		kvmm_swap_issue(cmd, client->id, out, sc->flags, handles + at,
+				n, at);
+		cond_resched();
+	}
+}
+
+static int kvmm_uring_check(struct kvmm_client *client, bool out)
+{
+	struct kvmm_pool *pool = kvmm_client_pool(client);
+
+	if (!pool)
+		return -ENOTCONN;
+	if (READ_ONCE(pool->dead))
+		return -ENODEV;
+	return out && client->rdonly ? -EACCES : 0;
+}
+
+/**
+ * kvmm_uring_cmd() - IORING_OP_URING_CMD
+ * @ioucmd: the command
+ * @issue_flags: of io_uring
+ *
+ * Where I/O can't be issued without blocking, a worker of the module issues
+ * it; so -EAGAIN, which would have io_uring issue all of the command again, is
+ * never returned.
+ */
+int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags)
+{
+	struct kvmm_client *client = ioucmd->file->private_data;
+	const struct kvmm_swap_cmd *sqe = kvmm_uring_sqe_cmd(ioucmd);
+	/* The entry may be in memory that the submitter can change. */
+	struct kvmm_swap_cmd sc = {
+		.addr = READ_ONCE(sqe->addr),
+		.count = READ_ONCE(sqe->count),
+		.flags = READ_ONCE(sqe->flags),
+	};
+	struct kvmm_uring *u;
+	u64 one;
+	u64 *handles = &one;
+	ssize_t res;
+	bool out;
+	int ret;
+
+	switch (ioucmd->cmd_op) {
+	case KVMM_URING_SWAP_OUT:
+	case KVMM_URING_SWAP_IN:
+		out = ioucmd->cmd_op == KVMM_URING_SWAP_OUT;
+		break;
+	default:
+		return -ENOTTY;
+	}
+	ret = kvmm_uring_check(client, out);
+	if (!ret)
+		ret = kvmm_swap_check(&sc, out);
+	if (ret)
+		return ret;
+
+	u = kmalloc(sizeof(*u), GFP_KERNEL);
+	if (!u)
+		return -ENOMEM;
+	if (sc.count > 1) {
+		handles = kvmalloc_array(sc.count, sizeof(*handles),
+					 GFP_KERNEL);
+		ret = -ENOMEM;
+		if (!handles)
+			goto err_free;
+	}
+	ret = kvmm_uring_handles(&sc, handles);
+	if (ret)
+		goto err_handles;
+
+	u->ioucmd = ioucmd;
+	kvmm_cmd_init(&u->cmd, client->pool, kvmm_uring_end);
+	u->cmd.nowait = issue_flags & IO_URING_F_NONBLOCK;
+	kvmm_uring_issue(&u->cmd, client, &sc, out, handles);
+	if (handles != &one)
+		kvfree(handles);
+	if (kvmm_cmd_issued(&u->cmd)) {
+		res = kvmm_uring_result(&u->cmd);
+		kfree(u);
+		io_uring_cmd_done(ioucmd, res, 0, issue_flags);
+	}
+	return -EIOCBQUEUED;
+
+err_handles:
+	if (handles != &one)
+		kvfree(handles);
+err_free:
+	kfree(u);
+	return ret;
+}
