@@ -54,12 +54,12 @@ static int open_disk(void)
 		index[0] = 0;
 	close(fd);
 	index[strcspn(index, "\n")] = 0;
-	/* named after the folder in newer kernels */
+	/* named after the folder; after a number in older kernels */
+	snprintf(path, sizeof(path), "/dev/nullb%s", index);
 	for (i = 0; i < 1000; i++) {
-		snprintf(path, sizeof(path), "/dev/nullb%s", index);
-		fd = open(path, O_RDWR | O_CLOEXEC);
+		fd = open("/dev/kvmmt", O_RDWR | O_CLOEXEC);
 		if (fd < 0)
-			fd = open("/dev/kvmmt", O_RDWR | O_CLOEXEC);
+			fd = open(path, O_RDWR | O_CLOEXEC);
 		if (fd >= 0)
 			return fd;
 		kt_sleep_ms(2);
@@ -94,13 +94,19 @@ int kt_nullb(uint32_t megabytes, uint32_t delay_us)
 	return ret ? ret : open_disk();
 }
 
+/* Piece by piece: older kernels mix up longer ranges. */
 int kt_nullb_fail(bool fail)
 {
 	char range[64];
+	uint64_t at;
+	int ret = 0;
 
-	snprintf(range, sizeof(range), "%c0-%llu", fail ? '+' : '-',
-		 (unsigned long long)sectors - 1);
-	return put("badblocks", range);
+	for (at = 0; at < sectors && !ret; at += 512) {
+		snprintf(range, sizeof(range), "%c%llu-%llu", fail ? '+' : '-',
+			 (unsigned long long)at, (unsigned long long)at + 511);
+		ret = put("badblocks", range);
+	}
+	return ret;
 }
 
 void kt_nullb_end(void)

@@ -5,7 +5,8 @@
 
 KT      := selftests/kernel
 KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_nullb kt_ring
-KT_PROG := abi pool access block order share arena swap area uring flight \
+# in the order in which they run: what is simple first, life is the last
+KT_PROG := abi abi_addr pool access block order share arena swap area uring flight \
 	kill race sysfs life
 
 KT_BIN  := $(KT_PROG:%=$(O)/$(KT)/%)
@@ -20,3 +21,25 @@ $(KT_BIN): $(O)/$(KT)/%: $(O)/$(KT)/%.o $(KT_SUP:%=$(O)/$(KT)/%.o)
 
 .PHONY: kernel-tests
 kernel-tests: $(KT_BIN)
+
+# vm-kernel: those programs.  vm-replay: a trace and kvmmctl, in the VM and here.
+SUITES += vm-kernel vm-replay
+.PHONY: suite-vm-kernel suite-vm-replay
+
+KT_TESTS ?= $(KT_PROG)
+
+suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko
+	@selftests/tap.sh $(B)/results vm-kernel $(VM_RUN) --name kernel \
+		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
+		--file kmod/abi:/t/abi --env KVMM_ABI_DOCS=/t/abi \
+		--env KVMM_KO=/t/kvmm.ko \
+		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)
+
+suite-vm-replay: $(KVMMCTL) $(B)/kvmm.ko
+	@rm -rf $(B)/vm-replay
+	@$(KT)/replay-host.sh $(KVMMCTL) $(B)/vm-replay
+	@selftests/tap.sh $(B)/results vm-replay $(VM_RUN) --name replay \
+		--module $(B)/kvmm.ko --rmmod --test-timeout 400 \
+		--file $(KVMMCTL) --file $(B)/vm-replay:/t/replay \
+		--file $(KT)/replay-vm.sh --file selftests/tools/vm_kvmmctl.sh \
+		--test 'replay-vm.sh /t/replay' --test vm_kvmmctl.sh
