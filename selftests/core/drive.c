@@ -89,7 +89,10 @@ static u64 a_handle(struct drive *d, int state)
 		return 0;
 	if (kind == 1)
 		return (u64)below(d, 5) << 32 | below(d, SIM_BLOCKS + 3);
-	if (kind < 5 && d->nr_old)
+	if (kind == 2)
+		return (u64)below(d, 65536) << 48 | (u64)below(d, 65536) << 24 |
+			below(d, 65536);
+	if (kind < 6 && d->nr_old)
 		return d->old[below(d, d->nr_old < DRIVE_OLD ?
 				    d->nr_old : DRIVE_OLD)];
 	for (k = 0; k < SIM_BLOCKS; k++) {

@@ -14,9 +14,12 @@ $(O)/selftests/core/property: \
 		$(call core_test_o,property drive $(core_sim)) $(core_obj)
 	$(CC) $(LDFLAGS) $^ -o $@
 
-SUITES += core-unit core-property
+$(O)/selftests/core/fuzz: $(call core_test_o,fuzz drive $(core_sim)) $(core_obj)
+	$(CC) $(LDFLAGS) -fsanitize=fuzzer $^ -o $@
 
-.PHONY: suite-core-unit suite-core-property
+SUITES += core-unit core-property core-fuzz
+
+.PHONY: suite-core-unit suite-core-property suite-core-fuzz fuzz-core fuzz-build
 suite-core-unit:
 	@$(MAKE) --no-print-directory VARIANT=asan $(B)/asan/selftests/core/unit
 	@selftests/tap.sh $(B)/results core-unit $(B)/asan/selftests/core/unit
@@ -28,3 +31,19 @@ suite-core-property:
 	@selftests/tap.sh $(B)/results core-property \
 		$(B)/asan/selftests/core/property --ops $(PROPERTY_OPS) \
 		$(if $(SEED),--seed $(SEED))
+
+fuzz-build:
+	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang CFLAGS='-O1 -g \
+		-fsanitize=fuzzer-no-link,address,undefined \
+		-fno-sanitize-recover=all' $(B)/fuzz/selftests/core/fuzz
+
+suite-core-fuzz: FUZZ_SECONDS ?= 15
+suite-core-fuzz: fuzz-build
+	@selftests/tap.sh $(B)/results core-fuzz selftests/core/fuzz.sh \
+		$(B)/fuzz/selftests/core/fuzz $(B)/fuzz-core $(FUZZ_SECONDS)
+
+# Fuzzing for long: make fuzz-core FUZZ_SECONDS=3600
+fuzz-core: FUZZ_SECONDS ?= 600
+fuzz-core: fuzz-build
+	@selftests/core/fuzz.sh $(B)/fuzz/selftests/core/fuzz $(B)/fuzz-core \
+		$(FUZZ_SECONDS)
