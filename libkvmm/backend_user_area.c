@@ -179,6 +179,8 @@ static int start_engine(struct user_area *a)
 static void area_free(struct user_area *a)
 {
 	a->engine->exit(a);
+	/* The ring lets go of the file later, so the claim is ended by hand. */
+	flock(a->fd, LOCK_UN);
 	close(a->fd);
 	pthread_mutex_destroy(&a->lock);
 	free(a);

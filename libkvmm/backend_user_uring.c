@@ -96,6 +96,10 @@ static void uring_exit(struct user_area *a)
 {
 	struct uring *u = a->priv;
 
+	/* The ring goes in the background; pinned memory goes now. */
+	if (u->table)
+		io_uring_unregister_buffers(&u->ring);
+	io_uring_unregister_files(&u->ring);
 	io_uring_queue_exit(&u->ring);
 	free(u);
 }
