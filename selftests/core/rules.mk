@@ -17,9 +17,13 @@ $(O)/selftests/core/property: \
 $(O)/selftests/core/fuzz: $(call core_test_o,fuzz drive $(core_sim)) $(core_obj)
 	$(CC) $(LDFLAGS) -fsanitize=fuzzer $^ -o $@
 
-SUITES += core-unit core-property core-fuzz
+$(O)/selftests/core/explore: $(call core_test_o,explore) $(core_obj)
+	$(CC) $(LDFLAGS) $^ -o $@
 
-.PHONY: suite-core-unit suite-core-property suite-core-fuzz fuzz-core fuzz-build
+SUITES += core-unit core-property core-model core-fuzz
+
+.PHONY: suite-core-unit suite-core-property suite-core-model suite-core-fuzz \
+	fuzz-core fuzz-build
 suite-core-unit:
 	@$(MAKE) --no-print-directory VARIANT=asan $(B)/asan/selftests/core/unit
 	@selftests/tap.sh $(B)/results core-unit $(B)/asan/selftests/core/unit
@@ -31,6 +35,11 @@ suite-core-property:
 	@selftests/tap.sh $(B)/results core-property \
 		$(B)/asan/selftests/core/property --ops $(PROPERTY_OPS) \
 		$(if $(SEED),--seed $(SEED))
+
+# Optimised: it is the number of states that counts here.
+MODEL_STATES ?= 150000
+suite-core-model: $(O)/selftests/core/explore
+	@selftests/tap.sh $(B)/results core-model $< --states $(MODEL_STATES)
 
 fuzz-build:
 	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang CFLAGS='-O1 -g \
@@ -47,3 +56,11 @@ fuzz-core: FUZZ_SECONDS ?= 600
 fuzz-core: fuzz-build
 	@selftests/core/fuzz.sh $(B)/fuzz/selftests/core/fuzz $(B)/fuzz-core \
 		$(FUZZ_SECONDS)
+
+# clang warns of other things, and runs into other undefined behaviour.
+SUITES += core-clang
+.PHONY: suite-core-clang
+suite-core-clang:
+	@$(MAKE) --no-print-directory VARIANT=clang \
+		$(B)/clang/selftests/core/unit $(B)/clang/selftests/core/property
+	@selftests/tap.sh $(B)/results core-clang $(B)/clang/selftests/core/unit

@@ -18,10 +18,12 @@
 
 #include "core/core.h"
 
+#ifndef SIM_FRAMES
 #define SIM_FRAMES	24
 #define SIM_SLOTS	24
-#define SIM_BLOCKS	(SIM_FRAMES + SIM_SLOTS)
 #define SIM_CLIENTS	4
+#endif
+#define SIM_BLOCKS	(SIM_FRAMES + SIM_SLOTS)
 #define SIM_BLOCK_SIZE	4096U
 #define SIM_JUNK	0xdeadbeefdeadbeefULL	/* a tag that no key has */
 
