@@ -283,7 +283,7 @@ int kvmm_do_swap_attach(struct kvmm_client *client, struct file *file,
 	if (!kvmm_pool_owned(pool))
 		return -EPERM;
 
-	ret = mutex_lock_interruptible(&pool->area_lock);
+	ret = mutex_lock_killable(&pool->area_lock);
 	if (ret)
 		return ret;
 	/* Set and cleared under area_lock only. */
@@ -333,8 +333,7 @@ static int kvmm_area_detach(struct kvmm_pool *pool, bool discard)
 		mutex_unlock(&pool->lock);
 		if (ret != -EAGAIN)
 			return ret;
-		if (busy && wait_event_interruptible(pool->wait,
-					!READ_ONCE(pool->nr_inflight)))
+		if (busy && kvmm_pool_wait(pool, !READ_ONCE(pool->nr_inflight)))
 			return -EINTR;
 		cond_resched();
 	}
@@ -371,7 +370,7 @@ int kvmm_do_swap_detach(struct kvmm_client *client, struct file *file,
 	if (!kvmm_pool_owned(pool))
 		return -EPERM;
 
-	ret = mutex_lock_interruptible(&pool->area_lock);
+	ret = mutex_lock_killable(&pool->area_lock);
 	if (ret)
 		return ret;
 	if (!pool->area) {

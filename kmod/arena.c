@@ -502,7 +502,7 @@ static int kvmm_populate_unit(struct kvmm_pool *pool, u32 first, u32 last)
 	u32 end = last;
 	int ret;
 
-	ret = mutex_lock_interruptible(lock);
+	ret = mutex_lock_killable(lock);
 	if (ret)
 		return ret;
 	while (!ret && kvmm_next_run(pool, false, &first, &last, end)) {
@@ -533,7 +533,7 @@ int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg)
 	while (frame < end) {
 		u64 next = min(round_down(frame, unit) + unit, end);
 
-		if (signal_pending(current))
+		if (task_sigpending(current))
 			return -EINTR;
 		ret = kvmm_populate_unit(pool, frame, next);
 		if (ret)

@@ -81,15 +81,16 @@ static int kvmm_alloc_wait(struct kvmm_pool *pool, u64 seq,
 			   unsigned long deadline)
 {
 	long left = deadline - jiffies;
-	long ret;
 
 	if (left <= 0)
 		return -ETIMEDOUT;
-	left = min_t(long, left, msecs_to_jiffies(10));
-	ret = wait_event_interruptible_timeout(pool->wait,
-					       READ_ONCE(pool->io_seq) != seq ||
-					       READ_ONCE(pool->dead), left);
-	return ret < 0 ? -EINTR : 0;
+	if (task_sigpending(current))
+		return -EINTR;
+	wait_event_killable_timeout(pool->wait,
+				    READ_ONCE(pool->io_seq) != seq ||
+				    READ_ONCE(pool->dead),
+				    min_t(long, left, KVMM_SIGNAL_JIFFIES));
+	return 0;
 }
 
 int kvmm_do_alloc(struct kvmm_client *client, struct file *file, void *arg)
@@ -352,7 +353,7 @@ int kvmm_do_keys(struct kvmm_client *client, struct file *file, void *arg)
 		ret = 0;
 		cond_resched();
 		/* Most of a large pool may be empty: what there is will do. */
-		if (signal_pending(current)) {
+		if (task_sigpending(current)) {
 			ret = a->done ? 0 : -EINTR;
 			break;
 		}

@@ -31,6 +31,7 @@
 #include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
+#include <linux/sched/signal.h>
 #include <linux/types.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -158,6 +159,34 @@ struct kvmm_client {
 		} lookup;
 	} buf;
 };
+
+/**
+ * kvmm_pool_wait() - wait for something about a pool, or for a signal
+ * @pool: the pool
+ * @cond: what is waited for
+ *
+ * io_uring interrupts the waits of a task to post its completions; restarting
+ * a command for that would lose what it did.  So only real signals count, and
+ * those that don't kill are looked for now and then.
+ *
+ * Return: 0 or -EINTR.
+ */
+#define kvmm_pool_wait(pool, cond)					\
+({									\
+	int __wait_ret = 0;						\
+									\
+	while (!(cond)) {						\
+		if (task_sigpending(current)) {				\
+			__wait_ret = -EINTR;				\
+			break;						\
+		}							\
+		wait_event_killable_timeout((pool)->wait, cond,		\
+					    KVMM_SIGNAL_JIFFIES);	\
+	}								\
+	__wait_ret;							\
+})
+
+#define KVMM_SIGNAL_JIFFIES	(HZ / 100 ?: 1)
 
 /* ---- main.c ---- */
 

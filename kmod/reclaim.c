@@ -127,11 +127,8 @@ static int kvmm_reclaim_wait(struct kvmm_pool *pool, u32 keep, bool *more)
 	mutex_unlock(&pool->lock);
 	if (!*more)
 		return 0;
-	if (wait_event_interruptible(pool->wait,
-				     READ_ONCE(pool->io_seq) != seq ||
-				     READ_ONCE(pool->dead)))
-		return -EINTR;
-	return 0;
+	return kvmm_pool_wait(pool, READ_ONCE(pool->io_seq) != seq ||
+				    READ_ONCE(pool->dead));
 }
 
 int kvmm_do_reclaim(struct kvmm_client *client, struct file *file, void *arg)
@@ -159,7 +156,7 @@ int kvmm_do_reclaim(struct kvmm_client *client, struct file *file, void *arg)
 		if (ret < 0)
 			break;
 		ret = 0;
-		if (signal_pending(current)) {
+		if (task_sigpending(current)) {
 			ret = -EINTR;
 			break;
 		}

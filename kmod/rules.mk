@@ -6,9 +6,12 @@
 # KDIR is what `make -C` gets: the headers of the kernel to build for.  By
 # default Debian's stock kernel, fetched into build/.
 
-KMOD_SERIES ?= 6.1
+KMOD_SERIES = $(or $(KERNEL_SERIES),6.1)
 KMOD_SRC := $(wildcard Kbuild kmod/*.c kmod/*.h kmod/core/*.c kmod/core/*.h \
 	kmod/compat/* uapi/linux/*.h)
+
+# only one that was asked for: the default is fetched first
+KMOD_KDIR = $(if $(filter command% environment%,$(origin KDIR)),--kdir $(KDIR))
 
 .PHONY: modules-6.12 modules-check
 modules: $(B)/kvmm.ko
@@ -16,7 +19,7 @@ modules: $(B)/kvmm.ko
 $(B)/kvmm.ko: $(KMOD_SRC) kmod/kmod-build.sh
 	@mkdir -p $(B)
 	@kmod/kmod-build.sh --version '$(VERSION)' --build $(B) \
-		--kernel $(KMOD_SERIES) --output $@ $(if $(KDIR),--kdir $(KDIR))
+		--kernel $(KMOD_SERIES) --output $@ $(KMOD_KDIR)
 
 # the other kernel that Debian 12 offers
 modules-6.12: $(B)/kvmm-6.12.ko
@@ -28,4 +31,4 @@ $(B)/kvmm-6.12.ko: $(KMOD_SRC) kmod/kmod-build.sh
 # everything that sparse and W=1 have to say, as errors
 modules-check:
 	@kmod/kmod-build.sh --version '$(VERSION)' --build $(B) \
-		--kernel $(KMOD_SERIES) --check $(if $(KDIR),--kdir $(KDIR))
+		--kernel $(KMOD_SERIES) --check $(KMOD_KDIR)

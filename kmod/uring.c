@@ -37,7 +37,9 @@ static void kvmm_uring_post(struct io_uring_cmd *ioucmd,
 
 static ssize_t kvmm_uring_result(const struct kvmm_cmd *cmd)
 {
-	return cmd->good ? cmd->good : cmd->err;
+	if (cmd->good)
+		return cmd->good;
+	return cmd->err;
 }
 
 /* From the pool's worker. */
