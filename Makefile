@@ -46,8 +46,6 @@ LDFLAGS  += -pthread $(filter -fsanitize=%,$(CFLAGS))
 SUITES :=
 # what `all` builds
 ALL :=
-# targets install-NAME
-INSTALL :=
 
 include $(wildcard libkvmm/rules.mk gpu-shim/rules.mk tools/rules.mk \
 	tools/*/rules.mk kmod/rules.mk selftests/*/rules.mk)
@@ -99,7 +97,7 @@ bench: setup-bench
 	@$(MAKE) --no-print-directory -s all
 	@$(MAKE) --no-print-directory bench-run
 
-install: all $(INSTALL)
+install: all install-lib install-kvmmctl
 
 SUITES += style
 style suite-style: $(KSELFTEST_STAMP) $(KDIR_STAMP)
