@@ -3,20 +3,20 @@
  * Parts of kvmmctl that need no pool: sizes, block bytes, keys, the demo's
  * workload.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "../../tools/kvmmctl/content.h"
 #include "../../tools/kvmmctl/key.h"
 #include "../../tools/kvmmctl/kvmmctl.h"
 #include "../../tools/kvmmctl/size.h"
 #include "../../tools/kvmmctl/workload.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* cmocka's macro of that name would hide ours */
+#include <cmocka.h>
+#undef fail
 
 /* What trace.c takes from main.c. */
 int fail(const char *fmt, ...)

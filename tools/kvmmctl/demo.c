@@ -129,7 +129,7 @@ static int run(struct ctx *ctx, const struct args *args)
 	struct workload w;
 	int ret;
 
-	if (parse(args, &o, &w) || session_open(ctx))
+	if (parse(args, &o, &w) || replay_check(&o, 0) || session_open(ctx))
 		return EXIT_ERROR;
 	if (workload_make(&w, &trace)) {
 		trace_free(&trace);

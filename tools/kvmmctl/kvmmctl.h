@@ -10,6 +10,7 @@
 #define KVMMCTL_H
 
 #include <kvmm.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -103,6 +104,7 @@ struct command {
  * @device: as given, may be NULL
  * @json: output is JSON
  * @kv: open after session_open()
+ * @nr_logged: messages that the library had, from any thread
  */
 struct ctx {
 	const struct command *cmd;
@@ -110,6 +112,7 @@ struct ctx {
 	const char *device;
 	bool json;
 	struct kvmm *kv;
+	atomic_uint nr_logged;
 };
 
 extern const struct command cmd_pool_create, cmd_pool_list, cmd_pool_show,

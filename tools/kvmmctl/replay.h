@@ -71,6 +71,14 @@ struct replay_result {
 };
 
 /**
+ * replay_check() - is there memory for the pool
+ * @longest: blocks of the longest request
+ *
+ * Return: 0, or EXIT_ERROR, told.
+ */
+int replay_check(const struct replay_opts *opts, unsigned int longest);
+
+/**
  * replay_run() - make a pool, replay @trace, take the pool away again
  * @ctx: open
  *

@@ -14,10 +14,9 @@
 
 #define DESCRIPTOR_BYTES 256	/* of a block, with its share of the tables */
 
-static int check_size(const struct trace *trace, const struct replay_opts *o,
-		      struct replay_result *res)
+int replay_check(const struct replay_opts *o, unsigned int longest)
 {
-	uint64_t frames = (uint64_t)o->frames + trace->longest;
+	uint64_t frames = (uint64_t)o->frames + longest;
 	uint64_t blocks = frames + o->slots, need, have;
 	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
 
@@ -32,7 +31,6 @@ static int check_size(const struct trace *trace, const struct replay_opts *o,
 			    "is available; %s", size_text(need, a),
 			    count_text(frames, c), size_text(have, b),
 			    o->memory_hint);
-	res->pool_frames = (unsigned int)frames;
 	return 0;
 }
 
@@ -137,8 +135,11 @@ int replay_run(struct ctx *ctx, const struct trace *trace,
 	char name[KVMM_NAME_LEN];
 	int ret;
 
-	*res = (struct replay_result){ .io = kvmm_io_name(ctx->kv) };
-	if (check_size(trace, opts, res))
+	*res = (struct replay_result){
+		.io = kvmm_io_name(ctx->kv),
+		.pool_frames = opts->frames + trace->longest,
+	};
+	if (replay_check(opts, trace->longest))
 		return EXIT_ERROR;
 	if (opts->slots && area_prepare(&area, opts->swap, opts->slots,
 					opts->block_size, opts->no_checksum))

@@ -6,12 +6,22 @@
 
 #include <string.h>
 
-static void on_log(void *ctx, enum kvmm_log_level level, const char *text)
+/* A broken disk has as much to say as it has blocks. */
+#define LOG_MAX		8
+
+static void on_log(void *arg, enum kvmm_log_level level, const char *text)
 {
-	(void)ctx;
+	struct ctx *ctx = arg;
+	unsigned int n;
+
 	if (level == KVMM_LOG_INFO)
 		return;
-	note("%s%s", level == KVMM_LOG_WARNING ? "warning: " : "", text);
+	n = atomic_fetch_add(&ctx->nr_logged, 1);
+	if (n < LOG_MAX)
+		note("%s%s", level == KVMM_LOG_WARNING ? "warning: " : "",
+		     text);
+	else if (n == LOG_MAX)
+		note("further warnings are not shown");
 }
 
 const char *device_name(const struct ctx *ctx)
@@ -26,8 +36,10 @@ static int open_backend(struct ctx *ctx, enum kvmm_backend backend)
 		.backend = backend,
 		.device = ctx->device,
 		.log = on_log,
+		.log_ctx = ctx,
 	};
 
+	atomic_store(&ctx->nr_logged, 0);
 	return kvmm_open(&ctx->kv, &opts);
 }
 

@@ -55,7 +55,7 @@ const char *size_parse(const char *text, uint64_t *bytes)
 		return why;
 	if (*text == '.')
 		return "has a fraction: use a smaller unit";
-	if (*text == ' ')
+	if (*text == ' ' && text[1])
 		text++;
 	letter = *text ? strchr(letters, tolower((unsigned char)*text)) : NULL;
 	if (letter) {

@@ -1,0 +1,104 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# kvmmctl on the kernel backend, in the test VM (busybox sh): pools by name,
+# counters, a replay that leaves nothing behind.  TAP.
+
+n=0 bad=0
+out=/tmp/kvmmctl.out err=/tmp/kvmmctl.err
+
+# run WANTED-STATUS ARGUMENT...: output goes to $out and $err
+run()
+{
+	want=$1
+	shift
+	kvmmctl "$@" >$out 2>$err
+	rc=$?
+	[ $rc -eq "$want" ]
+}
+
+# result STATUS WHAT
+result()
+{
+	n=$((n + 1))
+	if [ "$1" -eq 0 ]; then
+		echo "ok $n - $2"
+		return
+	fi
+	bad=1
+	echo "not ok $n - $2"
+	echo "# exit $rc"
+	sed 's/^/# stdout: /' $out
+	sed 's/^/# stderr: /' $err
+}
+
+has() { grep -q -- "$1" $out; }
+says() { grep -q -- "$1" $err; }
+
+swap=$KVMM_DISK/kvmmctl.swap
+
+run 0 stat && has '^backend  *kernel' && has 'in 0 pools'
+result $? 'stat, no pool yet: auto takes the kernel'
+
+run 0 pool create one --block-size 64K --frames 64
+result $? 'pool create'
+run 1 pool create one --block-size 64K --frames 64 &&
+	says '^kvmmctl pool create: there is a pool one already$'
+result $? 'pool create: the name is taken'
+run 0 pool create two --block-size 2M --frames 8 --slots 16 --swap "$swap" \
+	--mode 0640 --json && has '"backend": "kernel"' &&
+	has '"memory_bytes": 16777216'
+result $? 'pool create with a swap area, JSON'
+[ "$(stat -c %s "$swap")" -eq 33554432 ]
+result $? 'the swap file has the size of its slots'
+run 1 pool create three --block-size 2M --frames 8 --slots 16 --swap "$swap" &&
+	run 1 pool show three
+result $? 'an area in use is refused, and the pool is not left behind'
+
+run 0 pool list && has '^one .* 0600 .*64 KiB' && has '^two .* 0640 .*2 MiB'
+result $? 'pool list'
+run 0 pool list --json && has '"name": "one"' && has '"mode": "0640"'
+result $? 'pool list, JSON'
+run 0 pool show two && has '^policy  *lru' && has '^frames_free  *8 frames' &&
+	has '^slots_free  *16 slots' && has '^clients  *0 clients'
+result $? 'pool show'
+run 0 stat two --json && has '"slots_free": 16' && has '"checksums": true'
+result $? 'stat NAME, JSON'
+run 0 stat two --watch 1 --count 2 && has 'lookups/s'
+result $? 'stat --watch'
+run 1 pool show nothing && says '^kvmmctl pool show: there is no pool nothing$'
+result $? 'pool show: no such pool'
+
+if command -v su >/dev/null && grep -q '^nobody:' /etc/passwd; then
+	run 0 pool list
+	chmod 666 /dev/kvmm
+	su -s /bin/sh nobody -c 'kvmmctl pool destroy one' >$out 2>$err
+	rc=$?
+	[ $rc -eq 1 ] && says "is someone else's"
+	result $? 'pool destroy: not by others'
+fi
+
+cat >/tmp/trace.jsonl <<'END'
+{"timestamp": 0, "hash_ids": [1, 2, 3, 4]}
+{"timestamp": 1, "hash_ids": [1, 2, 5, 6]}
+{"timestamp": 2, "hash_ids": [1, 2, 3, 4]}
+END
+run 0 replay /tmp/trace.jsonl --block-size 64K --frames 2 --slots 8 \
+	--swap "$KVMM_DISK/replay.swap" --json && has '"backend": "kernel"' &&
+	has '"hits_memory": 4' && has '"hits_swap": 2' && has '"corrupt": 0' &&
+	[ ! -e "$KVMM_DISK/replay.swap" ]
+result $? 'replay'
+run 0 pool list && ! has replay-
+result $? 'its pool is gone'
+
+run 0 pool destroy one && run 0 pool destroy two --json &&
+	has '"destroyed": "two"'
+result $? 'pool destroy'
+run 1 pool destroy two && says '^kvmmctl pool destroy: there is no pool two$'
+result $? 'pool destroy: no such pool'
+run 0 stat && has 'in 0 pools'
+result $? 'no pool is left'
+
+rm -f "$swap"
+echo "1..$n"
+exit $bad

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+#
+# kvmmctl, and the demo that it runs.
+
+KVMMCTL_OBJS := $(patsubst %.c,$(O)/%.o,$(wildcard tools/kvmmctl/*.c))
+KVMMCTL := $(O)/tools/kvmmctl/kvmmctl
+
+ALL += $(KVMMCTL)
+
+$(KVMMCTL): $(KVMMCTL_OBJS) $(LIBKVMM_A)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LIBKVMM_LIBS) -ljansson -lcrypto -lm
+
+.PHONY: demo-run install-kvmmctl
+demo-run: $(KVMMCTL)
+	@$(KVMMCTL) --backend user demo
+
+install-kvmmctl: $(KVMMCTL)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -m 755 $(KVMMCTL) $(DESTDIR)$(PREFIX)/bin/kvmmctl
+	install -m 644 tools/kvmmctl/man/kvmmctl.1 \
+		$(DESTDIR)$(PREFIX)/share/man/man1/kvmmctl.1
+	install -m 644 tools/kvmmctl/completion/kvmmctl \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmmctl
