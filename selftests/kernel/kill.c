@@ -144,7 +144,7 @@ static int victim(void *arg)
 TEST_F(kill, rounds)
 {
 	const char *text = getenv("KVMM_KILL_ROUNDS");
-	int rounds = text ? atoi(text) : 12, round, hits, ret;
+	int rounds = text ? atoi(text) : 8, round, hits, ret;
 	struct kvmm_pool_stat st;
 	pid_t pid[2];
 	int i, found = 0;

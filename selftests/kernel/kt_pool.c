@@ -73,7 +73,9 @@ int kt_create_spec(struct kt *t, struct kvmm_pool_create *spec)
 		ret = map_arena(t, PROT_READ | PROT_WRITE);
 	if (!ret)
 		return 0;
+	kt_close(t);
 	kt_destroy(t->name, 0);
+	return ret;
 fail:
 	kt_close(t);
 	return ret;
@@ -251,6 +253,7 @@ const char *kt_finish(struct kt *t)
 	char name[KVMM_NAME_LEN];
 	struct kt last;
 	const char *bad;
+	int i;
 
 	if (t->fd < 0)
 		return NULL;
@@ -258,7 +261,13 @@ const char *kt_finish(struct kt *t)
 	kt_close(t);
 	if (kt_join(&last, name, 0))
 		return "the pool is gone";
-	kt_stat(&last, &st);
+	/* a ring that was closed lets go of a registered file in its own time */
+	for (i = 0; i < 5000; i++) {
+		kt_stat(&last, &st);
+		if (st.nr_clients == 1)
+			break;
+		kt_sleep_ms(1);
+	}
 	bad = kt_inconsistent(&st);
 	if (!bad && st.nr_clients != 1)
 		bad = "a client stayed";

@@ -488,35 +488,6 @@ TEST_F(pool, populate_threads)
 	EXPECT_EQ(0, kt_destroy("bare", 0));
 }
 
-TEST_F(pool, too_many_pools)
-{
-	struct kvmm_pool_create spec;
-	struct kvmm_pool_entry *list;
-	char name[16];
-	int n, ret, fd;
-
-	for (n = 0; n <= KVMM_MAX_POOLS; n++) {
-		snprintf(name, sizeof(name), "p%d", n);
-		spec = kt_spec(name, 4096, 1, 0);
-		fd = kt_dev(O_RDWR);
-		ASSERT_LE(0, fd);
-		ret = kt_ioctl(fd, KVMM_POOL_CREATE, &spec);
-		close(fd);
-		if (ret)
-			break;
-	}
-	EXPECT_EQ(-EUSERS, ret);
-	EXPECT_EQ(KVMM_MAX_POOLS - 1, n);	/* and the fixture's */
-	list = calloc(512, sizeof(*list));
-	ASSERT_NE(NULL, list);
-	EXPECT_EQ(KVMM_MAX_POOLS, kt_list(list, 512));
-	free(list);
-	while (n-- > 0) {
-		snprintf(name, sizeof(name), "p%d", n);
-		EXPECT_EQ(0, kt_destroy(name, 0));
-	}
-}
-
 TEST_F(pool, too_many_clients)
 {
 	struct rlimit lim = { 4096, 4096 };

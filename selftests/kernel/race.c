@@ -15,6 +15,7 @@
 #define FRAMES	48
 #define SLOTS	64
 #define IDS	128
+#define BLOCK	8192U	/* small: more happens in the time there is */
 #define THREADS	3
 #define POOL	"raced"
 #define CHURN	"churned"
@@ -266,11 +267,11 @@ FIXTURE(race) {
 
 FIXTURE_SETUP(race)
 {
-	struct kvmm_pool_create spec = kt_spec(POOL, KT_BLOCK, FRAMES, SLOTS);
+	struct kvmm_pool_create spec = kt_spec(POOL, BLOCK, FRAMES, SLOTS);
 
 	kt_wipe();
 	ASSERT_NE(NULL, kt_disk_dir());
-	self->area = kt_area_file(AREA, KT_BLOCK, SLOTS);
+	self->area = kt_area_file(AREA, BLOCK, SLOTS);
 	ASSERT_LE(0, self->area);
 	ASSERT_EQ(0, kt_create_spec(&self->t, &spec));
 	ASSERT_EQ(0, kt_attach(&self->t, self->area, 0, 0, 0, NULL));

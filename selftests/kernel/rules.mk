@@ -6,7 +6,7 @@
 KT      := selftests/kernel
 KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_nullb kt_ring
 # in the order in which they run: what is simple first, life is the last
-KT_PROG := abi abi_addr pool access block order share arena swap area uring flight \
+KT_PROG := abi abi_addr pool access limits block order share arena swap area uring flight \
 	kill race sysfs life
 
 KT_BIN  := $(KT_PROG:%=$(O)/$(KT)/%)
@@ -31,7 +31,7 @@ KT_TESTS ?= $(KT_PROG)
 suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko
 	@selftests/tap.sh $(B)/results vm-kernel $(VM_RUN) --name kernel \
 		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
-		--file kmod/abi:/t/abi --env KVMM_ABI_DOCS=/t/abi \
+		--file kmod/abi:/t/docs --env KVMM_ABI_DOCS=/t/docs \
 		--env KVMM_KO=/t/kvmm.ko \
 		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)
 
