@@ -16,6 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* How often, 1 ms apart, a swap-in asks again for a frame without progress. */
+#define ROOM_TRIES	1000
+
 static int command(int fd, unsigned long cmd, void *arg)
 {
 	return ioctl(fd, cmd, arg) < 0 ? -errno : 0;
@@ -492,27 +495,71 @@ static long swap_by_ioctl(struct kvmm_pool *pool, unsigned int cmd,
 }
 
 /*
+ * Entries without a frame.  The kernel has begun to write blocks out for them
+ * and does not wait; a call that waits for I/O in any case does, bounded.
+ */
+static int retry_without_frame(struct kvmm_pool *pool,
+			       struct kvmm_block_ref *refs, unsigned int n,
+			       unsigned int flags)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	unsigned int tries = ROOM_TRIES, left, before, i;
+	struct kvmm_block_ref *again = NULL;
+	long ret = 0;
+
+	for (before = 0, i = 0; i < n; i++)
+		before += refs[i].result == -EAGAIN;
+	if (before)
+		again = malloc(before * sizeof(*again));
+	while (before && again && tries && ret >= 0) {
+		nanosleep(&pause, NULL);
+		for (left = 0, i = 0; i < n; i++)
+			if (refs[i].result == -EAGAIN)
+				again[left++] = refs[i];
+		ret = swap_by_ioctl(pool, KVMM_SWAP_IN, again, left, flags);
+		if (ret < 0)
+			break;
+		for (left = 0, i = 0; i < n; i++)
+			if (refs[i].result == -EAGAIN)
+				refs[i] = again[left++];
+		for (left = 0, i = 0; i < n; i++)
+			left += refs[i].result == -EAGAIN;
+		tries = left < before ? ROOM_TRIES : tries - 1;
+		before = left;
+	}
+	free(again);
+	return ret < 0 ? (int)ret : 0;
+}
+
+/*
  * One block is one ioctl, which also tells its frame; for more, io_uring keeps
  * many commands in flight whatever their number, and asks for the frames last.
  */
 static long swap(struct kvmm_pool *pool, bool out, struct kvmm_block_ref *refs,
 		 unsigned int n, unsigned int flags)
 {
+	bool uring = false;
 	unsigned int i;
 	long good = 0;
 	int err;
 
-	if (n == 1 || !kernel_backend(pool->kv)->uring)
-		return swap_by_ioctl(pool, out ? KVMM_SWAP_OUT : KVMM_SWAP_IN,
+	if (n == 1 || !kernel_backend(pool->kv)->uring) {
+		good = swap_by_ioctl(pool, out ? KVMM_SWAP_OUT : KVMM_SWAP_IN,
 				     refs, n, flags);
-	err = kernel_uring_swap(pool, out ? KVMM_URING_SWAP_OUT
-					  : KVMM_URING_SWAP_IN,
-				refs, n, flags);
-	if (!err)
+		err = good < 0 ? (int)good : 0;
+	} else {
+		uring = true;
+		err = kernel_uring_swap(pool, out ? KVMM_URING_SWAP_OUT
+						  : KVMM_URING_SWAP_IN,
+					refs, n, flags);
+	}
+	if (!err && !out)
+		err = retry_without_frame(pool, refs, n, flags);
+	if (!err && uring)
 		err = locate(pool, refs, n, out);
 	if (err)
 		return err;
-	for (i = 0; i < n; i++)
+	for (i = 0, good = 0; i < n; i++)
 		good += refs[i].result >= 0;
 	return good;
 }

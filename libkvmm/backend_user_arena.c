@@ -158,6 +158,9 @@ int user_arena_init(struct user_pool *up)
 fail_fd:
 	close(up->arena_fd);
 fail:
+	kvmm_log(up->kv, KVMM_LOG_ERROR,
+		 "pool %s: no address space for an arena of %zu bytes",
+		 up->name, bytes);
 	free(up->chunk_online);
 	return -ENOMEM;
 }

@@ -34,6 +34,7 @@ $(O)/libkvmm.pc: libkvmm/libkvmm.pc.in FORCE
 		-e 's|@VERSION@|$(VERSION)|' $< >$@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
+INSTALL += install-lib
 .PHONY: install-lib
 install-lib: $(LIBKVMM_A) $(LIBKVMM_SO) $(O)/libkvmm.pc
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig \

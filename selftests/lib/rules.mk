@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: MIT
 #
 # Tests of libkvmm.
+#
+#   lib        every call on the user backend, with io_uring and with threads
+#   lib-asan   the same under ASan and UBSan
+#   lib-tsan   the same under TSan
+#   lib-clang  builds without a warning, and passes
+#   lib-abi    layouts, symbols, installation, example, manual pages
+#   vm-lib     the same tests on the kernel's backend, in the VM
 
 LT := selftests/lib
 LT_PROG := open pool block client swap area fault stress seccomp
@@ -11,3 +18,30 @@ $(LT_BIN): $(O)/$(LT)/test_%: $(O)/$(LT)/test_%.o $(O)/$(LT)/lt.o $(LIBKVMM_A)
 
 .PHONY: lib-tests
 lib-tests: $(LT_BIN)
+
+SUITES += lib lib-asan lib-tsan lib-clang lib-abi vm-lib
+.PHONY: suite-lib suite-lib-asan suite-lib-tsan suite-lib-clang suite-lib-abi \
+	suite-vm-lib
+
+LT_SUITE = @$(MAKE) --no-print-directory VARIANT=$1 lib-tests && \
+	KVMM_TEST_DIR=$(B) selftests/tap.sh $(B)/results lib$2 $(LT)/run.sh \
+	$(B)/$1/$(LT) $(LT_PROG)
+
+suite-lib:
+	$(call LT_SUITE,release,)
+suite-lib-asan:
+	$(call LT_SUITE,asan,-asan)
+suite-lib-tsan: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
+suite-lib-tsan:
+	$(call LT_SUITE,tsan,-tsan)
+suite-lib-clang:
+	$(call LT_SUITE,clang,-clang)
+
+suite-lib-abi: $(LIBKVMM_A) $(O)/libkvmm.so $(O)/libkvmm.pc
+	@selftests/tap.sh $(B)/results lib-abi $(LT)/abi.sh $(O)
+
+suite-vm-lib: $(LT_BIN) $(B)/kvmm.ko
+	@selftests/tap.sh $(B)/results vm-lib $(VM_RUN) --name lib \
+		--module $(B)/kvmm.ko --rmmod --test-timeout 150 \
+		--env KVMM_TEST_BACKEND=kernel --env KVMM_TEST_DIR=/mnt/disk \
+		$(foreach t,$(LT_PROG),--test $(O)/$(LT)/test_$t)

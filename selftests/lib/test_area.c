@@ -313,6 +313,7 @@ static void one_pool_only(void **state)
 	unlink(path);
 }
 
+/* Of the user backend: the kernel's pool, and its claim, outlive a process. */
 static void one_process_only(void **state)
 {
 	struct lt *lt = *state;
@@ -410,7 +411,7 @@ int main(void)
 		LT_TEST_ON(create_beyond_the_limit, LT_USER),
 		LT_TEST(by_descriptor),
 		LT_TEST(one_pool_only),
-		LT_TEST(one_process_only),
+		LT_TEST_ON(one_process_only, LT_USER),
 		LT_TEST(detach_keeps_what_is_in_memory),
 		LT_TEST_ON(no_direct_io, LT_USER),
 	};

@@ -474,7 +474,7 @@ int main(void)
 		LT_TEST(arena_is_mapped),
 		LT_TEST_ON(memfd_is_sealed, LT_USER),
 		LT_TEST(populate_in_parts),
-		LT_TEST(too_much_memory),
+		LT_TEST_ON(too_much_memory, LT_USER),
 		LT_TEST_ON(file_size_limit, LT_USER),
 		LT_TEST_ON(too_many_pools, LT_USER),
 		LT_TEST_ON(too_many_clients, LT_USER),
