@@ -138,6 +138,9 @@ int user_arena_init(struct user_pool *up)
 			 up->name, bytes);
 		return -ENOMEM;
 	}
+	/* What can't fit is refused now, not when the machine is full. */
+	if (check_room(up, bytes))
+		return -ENOMEM;
 	up->chunk_online = calloc(nr_chunks(up), sizeof(*up->chunk_online));
 	if (!up->chunk_online)
 		return -ENOMEM;
