@@ -3,6 +3,8 @@
  * Blocks from allocation to their end: publishing whole and in parts, looking
  * up, pins, drops, queries and the listing of keys.
  */
+#include <signal.h>
+
 #include "kt_harness.h"
 
 #define FRAMES	64
@@ -480,6 +482,60 @@ TEST_F(block, keys)
 	EXPECT_FALSE(seen[4]);
 	EXPECT_EQ(0, kt_unpin1(&self->u, refs[3].handle));
 	EXPECT_EQ(0, kt_unpin1(&self->t, filling.handle));
+}
+
+static int churn(void *arg)
+{
+	struct kvmm_block_ref refs[8];
+	uint64_t id = 1000;
+	struct kt t;
+	int ret = kt_join(&t, arg, 0);
+
+	while (!ret) {
+		ret = kt_store(&t, id, 8, refs);
+		if (!ret)
+			ret = kt_batch(&t, KVMM_DROP, refs, 8, NULL);
+		id += 8;
+	}
+	return ret;
+}
+
+/* What stays while others come and go is listed once in every listing. */
+TEST_F(block, keys_while_busy)
+{
+	struct kvmm_key_entry e[3];
+	struct kvmm_keys arg = {
+		.size = sizeof(arg), .entries = (uintptr_t)e, .count = 3,
+	};
+	struct kvmm_block_ref refs[32];
+	uint32_t round, i, n;
+	uint64_t id;
+	int seen[32];
+	pid_t pid;
+
+	ASSERT_EQ(0, kt_store(&self->t, 1, 32, refs));
+	ASSERT_EQ(0, kt_batch(&self->t, KVMM_PIN, refs, 32, NULL));
+	pid = kt_spawn(churn, self->t.name);
+	for (round = 0; round < 50; round++) {
+		memset(seen, 0, sizeof(seen));
+		arg.cursor = 0;
+		n = 0;
+		do {
+			ASSERT_EQ(0, kt_ioctl(self->t.fd, KVMM_KEYS, &arg));
+			for (i = 0; i < arg.done; i++) {
+				memcpy(&id, e[i].key, sizeof(id));
+				if (id >= 1 && id <= 32)
+					seen[id - 1]++;
+			}
+			n += arg.done;
+		} while (arg.done && n < 1000);
+		for (i = 0; i < 32; i++)
+			EXPECT_EQ(1, seen[i]);
+	}
+	kill(pid, SIGKILL);
+	EXPECT_EQ(-ECHILD, kt_reap(pid));
+	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, 32, NULL));
+	EXPECT_EQ(0, kt_wait_unpinned(&self->t));
 }
 
 /* A handle outlives its block, and never names another. */

@@ -5,6 +5,8 @@
  * death of who was filling them.
  */
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/time.h>
 
 #include "kt_harness.h"
 
@@ -273,6 +275,48 @@ TEST_F(order, quarantine)
 	ASSERT_EQ(0, kt_stat(&self->t, &st));
 	EXPECT_EQ(0, st.frames_quarantined);
 	EXPECT_EQ(FRAMES, st.frames_free);
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+/* A wait is as long as was asked for, or until a signal comes. */
+TEST_F(order, waits)
+{
+	struct sigaction act = { .sa_handler = on_alarm };
+	struct itimerval soon = { .it_value.tv_usec = 300000 };
+	struct kvmm_block_ref refs[FRAMES + 1];
+	uint64_t start;
+	uint32_t done;
+
+	/* nothing is to be had until the clock moves */
+	ASSERT_EQ(0, kt_child(fill_and_die, NULL));
+	ASSERT_EQ(0, kt_wait_unpinned(&self->t));
+	ASSERT_EQ(0, kt_alloc(&self->t, refs, FRAMES - 10));
+	start = kt_now_ms();
+	EXPECT_EQ(-ETIMEDOUT, kt_alloc_wait(&self->t, refs + FRAMES - 10, 5,
+					    400, &done));
+	EXPECT_EQ(0, done);
+	EXPECT_LE(390, kt_now_ms() - start);
+	EXPECT_GT(5000, kt_now_ms() - start);
+
+	ASSERT_EQ(0, sigaction(SIGALRM, &act, NULL));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &soon, NULL));
+	start = kt_now_ms();
+	EXPECT_EQ(-EINTR, kt_alloc_wait(&self->t, refs + FRAMES - 10, 5,
+					20000, &done));
+	EXPECT_EQ(0, done);
+	EXPECT_GT(10000, kt_now_ms() - start);
+
+	/* what was had before the wait ended is told */
+	ASSERT_EQ(0, kt_unpin1(&self->t, refs[0].handle));
+	EXPECT_EQ(-ETIMEDOUT, kt_alloc_wait(&self->t, refs + FRAMES - 10, 5,
+					    100, &done));
+	EXPECT_EQ(1, done);
+	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs + 1, FRAMES - 10,
+			      NULL));
 }
 
 KT_MAIN

@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 #include "kt_harness.h"
@@ -484,6 +485,45 @@ TEST_F(pool, populate_threads)
 	}
 	EXPECT_EQ(words, i);
 	munmap(mem, words * 8);
+	kt_close(&u);
+	EXPECT_EQ(0, kt_destroy("bare", 0));
+}
+
+static int populates(void *arg)
+{
+	struct kvmm_pool_open open_arg = { .size = sizeof(open_arg) };
+	struct kt t = { .fd = kt_dev(O_RDWR) };
+	int ret;
+
+	strcpy(open_arg.name, arg);
+	ret = kt_ioctl(t.fd, KVMM_POOL_OPEN, &open_arg);
+	return ret ? ret : kt_populate(&t, 0, open_arg.nr_frames, NULL);
+}
+
+/* Killed while memory comes in: what is there is whole, and can be ended. */
+TEST_F(pool, populate_killed)
+{
+	struct kvmm_pool_create spec = kt_spec("bare", KT_BLOCK, 4096, 0);
+	struct kt u = { .fd = kt_dev(O_RDWR) };
+	struct kvmm_pool_stat st;
+	struct kvmm_info info;
+	int round;
+	pid_t pid;
+
+	ASSERT_EQ(0, kt_ioctl(u.fd, KVMM_POOL_CREATE, &spec));
+	strcpy(u.name, "bare");
+	for (round = 0; round < 4; round++) {
+		pid = kt_spawn(populates, u.name);
+		kt_sleep_ms(10 + 25 * round);
+		kill(pid, SIGKILL);
+		kt_reap(pid);
+		ASSERT_EQ(0, kt_stat(&u, &st));
+		EXPECT_EQ(st.frames_online, st.frames_free);
+		EXPECT_EQ(1, st.nr_clients);
+		KT_CONSISTENT(&u);
+		ASSERT_EQ(0, kt_info(&info));
+		EXPECT_LE(st.frames_online * KT_BLOCK, info.pinned_bytes);
+	}
 	kt_close(&u);
 	EXPECT_EQ(0, kt_destroy("bare", 0));
 }
