@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -273,10 +274,22 @@ static int kernel_populate(struct kvmm_pool *pool, unsigned int first,
 	return err;
 }
 
+/*
+ * The module holds on to this open file, and so to the lock on it, as long as
+ * the pool has the area: nobody takes the file for unused meanwhile.
+ */
 static int kernel_swap_attach(struct kvmm_pool *pool,
 			      struct kvmm_swap_attach *arg)
 {
-	return command(pool->fd, KVMM_SWAP_ATTACH, arg);
+	int err;
+
+	if (flock(arg->fd, LOCK_EX | LOCK_NB))
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	err = command(pool->fd, KVMM_SWAP_ATTACH, arg);
+	/* -EBUSY: the pool's present area may be this very file */
+	if (err && err != -EBUSY)
+		flock(arg->fd, LOCK_UN);
+	return err;
 }
 
 static int kernel_swap_detach(struct kvmm_pool *pool, unsigned int flags)

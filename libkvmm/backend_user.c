@@ -506,6 +506,7 @@ const struct kvmm_ops kvmm_user_ops = {
 	.pool_reset = user_pool_reset,
 	.pool_stat = user_pool_stat,
 	.pool_clock = user_pool_clock,
+	.room = user_room,
 	.populate = user_populate,
 	.swap_attach = user_swap_attach,
 	.swap_detach = user_swap_detach,

@@ -231,6 +231,7 @@ uint64_t user_now(const struct user_pool *up);
 /* backend_user_arena.c */
 int user_arena_init(struct user_pool *up);
 void user_arena_exit(struct user_pool *up);
+int user_room(struct kvmm_pool *pool);
 int user_populate(struct kvmm_pool *pool, unsigned int first,
 		  unsigned int count, unsigned int *done);
 /** user_chunk_bytes() - length of piece @chunk, if all its frames are online */

@@ -108,14 +108,15 @@ static uint64_t cgroup_room(void)
  */
 static int check_room(struct user_pool *up, size_t bytes)
 {
-	uint64_t avail, room = UINT64_MAX;
+	uint64_t avail, cgroup, room = UINT64_MAX;
 
 	if (read_number("/proc/meminfo", "MemAvailable:", &avail)) {
 		avail *= 1024;
 		room = avail > KEEP_FREE ? avail - KEEP_FREE : 0;
 	}
-	if (cgroup_room() < room)
-		room = cgroup_room();
+	cgroup = cgroup_room();
+	if (cgroup < room)
+		room = cgroup;
 	if (bytes <= room)
 		return 0;
 	kvmm_log(up->kv, KVMM_LOG_ERROR,
@@ -185,6 +186,13 @@ size_t user_chunk_bytes(const struct user_pool *up, uint32_t chunk)
 	if (bytes > (size_t)1 << USER_CHUNK_SHIFT)
 		bytes = (size_t)1 << USER_CHUNK_SHIFT;
 	return online == bytes >> up->block_shift ? bytes : 0;
+}
+
+int user_room(struct kvmm_pool *pool)
+{
+	struct user_pool *up = user_client(pool)->up;
+
+	return check_room(up, up->arena_bytes);
 }
 
 /* Makes whole huge pages of @start to @end; what fails stays small pages. */

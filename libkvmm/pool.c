@@ -83,8 +83,12 @@ static int populate_all(struct kvmm_pool *pool, int threads)
 	pthread_t thread[POPULATE_LIMIT_THREADS];
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	unsigned int pieces;
-	int i, started = 0;
+	int i, err, started = 0;
 
+	/* Better told at once than when most of the memory is taken. */
+	err = pool->kv->ops->room ? pool->kv->ops->room(pool) : 0;
+	if (err)
+		return err;
 	if (!job.step)
 		job.step = 1;
 	if (!threads) {
