@@ -42,6 +42,26 @@ static u32 kvmm_count_good(const struct kvmm_block_ref *refs, u32 n)
 }
 
 /*
+ * Pins that the caller was not told of, because user memory could not be
+ * written, are dropped again.
+ */
+static void kvmm_unpin_untold(struct kvmm_client *client,
+			      struct kvmm_block_ref *refs, u32 n)
+{
+	struct kvmm_pool *pool = client->pool;
+	u32 pinned = 0;
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		if (refs[i].result >= 0 && refs[i].frame != KVMM_NO_FRAME)
+			refs[pinned++] = refs[i];
+	if (kvmm_pool_lock(pool))
+		return;
+	kvmm_core_unpin(&pool->core, client->id, refs, pinned);
+	mutex_unlock(&pool->lock);
+}
+
+/*
  * Allocate at most a batch and hand it to user memory.  Blocks whose handles
  * the caller will never see are given back.
  */
@@ -60,14 +80,10 @@ static int kvmm_alloc_batch(struct kvmm_client *client, u32 nr_parts,
 	ret = kvmm_core_alloc(&pool->core, client->id, nr_parts,
 			      kvmm_pool_now(pool), refs, n);
 	mutex_unlock(&pool->lock);
-	if (ret <= 0 || !copy_to_user(user, refs, ret * sizeof(*refs)))
-		goto out;
-
-	if (!kvmm_pool_lock(pool)) {
-		kvmm_core_unpin(&pool->core, client->id, refs, ret);
-		mutex_unlock(&pool->lock);
+	if (ret > 0 && copy_to_user(user, refs, ret * sizeof(*refs))) {
+		kvmm_unpin_untold(client, refs, ret);
+		ret = -EFAULT;
 	}
-	ret = -EFAULT;
 out:
 	mutex_unlock(&client->lock);
 	return ret;
@@ -186,6 +202,11 @@ int kvmm_do_lookup(struct kvmm_client *client, struct file *file, void *arg)
 			 KVMM_LOOKUP_PEEK) || kvmm_bad_count(a->count))
 		return -EINVAL;
 
+	/* Not to find out when the first of the pins are taken. */
+	if (a->flags & KVMM_LOOKUP_PIN &&
+	    clear_user(user, a->count * sizeof(*refs)))
+		return -EFAULT;
+
 	mutex_lock(&client->lock);
 	for (at = 0; at < a->count && !ret; at += n) {
 		n = min_t(u32, a->count - at, KVMM_CORE_BATCH);
@@ -215,8 +236,11 @@ int kvmm_do_lookup(struct kvmm_client *client, struct file *file, void *arg)
 		whole = whole && hits == n;
 copy_out:
 		ret = -EFAULT;
-		if (copy_to_user(user + at, refs, n * sizeof(*refs)))
+		if (copy_to_user(user + at, refs, n * sizeof(*refs))) {
+			if (a->flags & KVMM_LOOKUP_PIN)
+				kvmm_unpin_untold(client, refs, n);
 			break;
+		}
 		ret = kvmm_next_batch();
 	}
 	mutex_unlock(&client->lock);
@@ -226,6 +250,14 @@ copy_out:
 typedef void (*kvmm_batch_fn)(struct kvmm_client *client, u64 now,
 			      struct kvmm_cursor *cur,
 			      struct kvmm_block_ref *refs, u32 n);
+
+static void kvmm_pin_fn(struct kvmm_client *client, u64 now,
+			struct kvmm_cursor *cur, struct kvmm_block_ref *refs,
+			u32 n)
+{
+	kvmm_core_pin(&client->pool->core, client->id, !client->rdonly, refs,
+		      n);
+}
 
 static int kvmm_do_batch(struct kvmm_client *client, struct kvmm_batch *a,
 			 kvmm_batch_fn fn)
@@ -254,8 +286,11 @@ static int kvmm_do_batch(struct kvmm_client *client, struct kvmm_batch *a,
 		mutex_unlock(&pool->lock);
 		a->done += kvmm_count_good(refs, n);
 		ret = -EFAULT;
-		if (copy_to_user(user + at, refs, n * sizeof(*refs)))
+		if (copy_to_user(user + at, refs, n * sizeof(*refs))) {
+			if (fn == kvmm_pin_fn)
+				kvmm_unpin_untold(client, refs, n);
 			break;
+		}
 		ret = kvmm_next_batch();
 	}
 	mutex_unlock(&client->lock);
@@ -267,14 +302,6 @@ static void kvmm_touch_fn(struct kvmm_client *client, u64 now,
 			  u32 n)
 {
 	kvmm_core_touch(&client->pool->core, now, cur, refs, n);
-}
-
-static void kvmm_pin_fn(struct kvmm_client *client, u64 now,
-			struct kvmm_cursor *cur, struct kvmm_block_ref *refs,
-			u32 n)
-{
-	kvmm_core_pin(&client->pool->core, client->id, !client->rdonly, refs,
-		      n);
 }
 
 static void kvmm_unpin_fn(struct kvmm_client *client, u64 now,

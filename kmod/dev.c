@@ -9,10 +9,13 @@
 
 #include "kvmm_mod.h"
 
-/* What a command asks of its client. */
+/* What a command asks of its client; one of these... */
 #define KVMM_ANY	0
 #define KVMM_BOUND	1		/* bound to a pool that exists */
 #define KVMM_WRITER	2		/* and not read-only */
+#define KVMM_CLIENT	3
+/* ...and maybe: its struct is only read */
+#define KVMM_IN		4
 
 union kvmm_arg {
 	struct kvmm_info info;
@@ -42,7 +45,7 @@ union kvmm_arg {
  * @cmd: its number
  * @size: sizeof() its struct today
  * @min_size: sizeof() its struct when it was first published
- * @needs: KVMM_ANY, KVMM_BOUND or KVMM_WRITER
+ * @needs: KVMM_ANY, KVMM_BOUND or KVMM_WRITER; KVMM_IN
  * @execute: carries it out; the struct goes back to the caller also when it
  *	fails
  */
@@ -72,22 +75,22 @@ static const struct kvmm_ioctl kvmm_ioctls[] = {
 		   kvmm_do_pool_create),
 	KVMM_IOCTL(KVMM_POOL_OPEN, kvmm_pool_open, arena_size, KVMM_ANY,
 		   kvmm_do_pool_open),
-	KVMM_IOCTL(KVMM_POOL_DESTROY, kvmm_pool_destroy, name, KVMM_ANY,
-		   kvmm_do_pool_destroy),
+	KVMM_IOCTL(KVMM_POOL_DESTROY, kvmm_pool_destroy, name,
+		   KVMM_ANY | KVMM_IN, kvmm_do_pool_destroy),
 	KVMM_IOCTL(KVMM_POOL_LIST, kvmm_pool_list, done, KVMM_ANY,
 		   kvmm_do_pool_list),
 	KVMM_IOCTL(KVMM_POOL_RESET, kvmm_pool_reset, epoch, KVMM_WRITER,
 		   kvmm_do_pool_reset),
 	KVMM_IOCTL(KVMM_POOL_STAT, kvmm_pool_stat, clients_dead, KVMM_BOUND,
 		   kvmm_do_pool_stat),
-	KVMM_IOCTL(KVMM_POOL_CLOCK, kvmm_pool_clock, now_ms, KVMM_WRITER,
-		   kvmm_do_pool_clock),
+	KVMM_IOCTL(KVMM_POOL_CLOCK, kvmm_pool_clock, now_ms,
+		   KVMM_WRITER | KVMM_IN, kvmm_do_pool_clock),
 	KVMM_IOCTL(KVMM_POPULATE, kvmm_populate, __reserved, KVMM_WRITER,
 		   kvmm_do_populate),
 	KVMM_IOCTL(KVMM_SWAP_ATTACH, kvmm_swap_attach, offset, KVMM_WRITER,
 		   kvmm_do_swap_attach),
-	KVMM_IOCTL(KVMM_SWAP_DETACH, kvmm_swap_detach, flags, KVMM_WRITER,
-		   kvmm_do_swap_detach),
+	KVMM_IOCTL(KVMM_SWAP_DETACH, kvmm_swap_detach, flags,
+		   KVMM_WRITER | KVMM_IN, kvmm_do_swap_detach),
 	KVMM_IOCTL(KVMM_ALLOC, kvmm_alloc, done, KVMM_WRITER, kvmm_do_alloc),
 	KVMM_IOCTL(KVMM_PUBLISH, kvmm_publish, done, KVMM_WRITER,
 		   kvmm_do_publish),
@@ -114,6 +117,7 @@ static int kvmm_check_client(struct kvmm_client *client, unsigned int needs)
 {
 	struct kvmm_pool *pool;
 
+	needs &= KVMM_CLIENT;
 	if (needs == KVMM_ANY)
 		return 0;
 	pool = kvmm_client_pool(client);
@@ -158,6 +162,11 @@ static long kvmm_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	ret = kvmm_check_client(client, op->needs);
 	if (ret)
 		return ret;
+	if (op->needs & KVMM_IN)
+		return op->execute(client, file, &arg);
+	/* First see that it can be written: what is done can't be undone. */
+	if (copy_to_user(ptr, &arg, min(usize, op->size)))
+		return -EFAULT;
 	ret = op->execute(client, file, &arg);
 	if (copy_to_user(ptr, &arg, min(usize, op->size)) && !ret)
 		ret = -EFAULT;

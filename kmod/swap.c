@@ -167,7 +167,9 @@ static int kvmm_do_swap(struct kvmm_client *client, struct kvmm_swap *a,
 		u32 n = min_t(u32, a->cmd.count - done, KVMM_CORE_BATCH);
 		size_t bytes = n * sizeof(*user);
 
-		if (copy_from_user(c->refs, user + done, bytes)) {
+		/* Written back first: pins could not be taken back later. */
+		if (copy_from_user(c->refs, user + done, bytes) ||
+		    copy_to_user(user + done, c->refs, bytes)) {
 			ret = -EFAULT;
 			break;
 		}
