@@ -9,11 +9,11 @@
 #include "size.h"
 #include "workload.h"
 
-#define MAX_SECONDS	35	/* a slow disk must not make a long demo */
+#define MAX_SECONDS	35	/* a slow machine must not make a long demo */
 
 static const struct opt opts[] = {
-	{ OPT_MEMORY, "memory", "SIZE", "memory of the pool; 1G" },
-	{ OPT_DISK, "disk", "SIZE", "size of its swap area; 2G" },
+	{ OPT_MEMORY, "memory", "SIZE", "memory of the pool; 512M" },
+	{ OPT_DISK, "disk", "SIZE", "size of its swap area; 1G" },
 	{ OPT_BLOCK_SIZE, "block-size", "SIZE",
 	  "bytes of a block, a power of two from 4K to 256M; 256K" },
 	{ OPT_SEED, "seed", "N", "makes other conversations; 1" },
@@ -23,7 +23,7 @@ static const struct opt opts[] = {
 static int parse(const struct args *args, struct replay_opts *o,
 		 struct workload *w)
 {
-	uint64_t memory = 1ULL << 30, disk = 2ULL << 30, size = 256 << 10;
+	uint64_t memory = 512 << 20, disk = 1 << 30, size = 256 << 10;
 	uint64_t seed = 1, blocks;
 
 	if (opt_block_size(args, &size) ||
@@ -47,9 +47,9 @@ static int parse(const struct args *args, struct replay_opts *o,
 	};
 	*w = (struct workload){
 		.seed = seed,
-		.conversations = (unsigned int)(blocks * 7 / 4 /
+		.conversations = (unsigned int)(blocks * 2 /
 						WORKLOAD_BLOCKS) + 1,
-		.working_set = (unsigned int)(blocks / 2),
+		.working_set = (unsigned int)(blocks * 2),
 	};
 	return 0;
 }
@@ -93,8 +93,8 @@ static void report(const struct trace *trace, const struct replay_opts *o,
 	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
 
 	if (r->requests < trace->nr)
-		printf("Stopped after %d s with %s of %s requests: the disk is "
-		       "slow.\n\n", MAX_SECONDS, count_text(r->requests, a),
+		printf("Stopped after %d s, with %s of %s requests.\n\n",
+		       MAX_SECONDS, count_text(r->requests, a),
 		       count_text(trace->nr, b));
 	printf("  %-36s %12s %9s %12s\n", "where a prompt's blocks were",
 	       "blocks", "share", "data");

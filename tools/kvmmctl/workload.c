@@ -12,13 +12,13 @@
 
 #define PAUSE_MS	60000.0	/* mean time between two turns */
 #define MIN_TURNS	2
-#define MAX_TURNS	12
+#define MAX_TURNS	8
 #define MIN_GROWTH	2	/* blocks that a turn adds */
 #define MAX_GROWTH	6
-#define MIN_PROMPT	8	/* blocks of a system prompt */
-#define MAX_PROMPT	24
+#define MIN_PROMPT	4	/* blocks of a system prompt */
+#define MAX_PROMPT	12
 #define MEAN_TURNS	((MIN_TURNS + MAX_TURNS) / 2.0)
-#define MEAN_HISTORY	16.0	/* blocks of its own that a turn sends */
+#define MEAN_HISTORY	12.0	/* blocks of its own that a turn sends */
 
 /**
  * struct turn - one request before they are put in order

@@ -26,7 +26,7 @@ struct workload {
 };
 
 #define WORKLOAD_PROMPTS	4	/* system prompts */
-#define WORKLOAD_BLOCKS		30	/* a conversation's blocks, about */
+#define WORKLOAD_BLOCKS		20	/* a conversation's blocks, about */
 
 /** workload_make() - fill @t, zeroed; 0 or -ENOMEM */
 int workload_make(struct workload *w, struct trace *t);
