@@ -51,3 +51,11 @@ install-lib: $(LIBKVMM_A) $(LIBKVMM_SO) $(O)/libkvmm.pc
 		$(DESTDIR)$(PREFIX)/include/linux/kvmm.h
 	install -m 644 $(LIBKVMM_MAN3) $(DESTDIR)$(PREFIX)/share/man/man3/
 	install -m 644 $(LIBKVMM_MAN7) $(DESTDIR)$(PREFIX)/share/man/man7/
+	@# each function has a name of its own for its page
+	@for page in $(notdir $(LIBKVMM_MAN3)); do \
+		for name in $$(sed -n 's/^\.Nm \(kvmm_[a-z_]*\).*/\1.3/p' \
+				libkvmm/man/$$page); do \
+			[ $$name = $$page ] || ln -sf $$page \
+				$(DESTDIR)$(PREFIX)/share/man/man3/$$name; \
+		done; \
+	done

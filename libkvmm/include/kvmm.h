@@ -216,7 +216,7 @@ void *kvmm_addr(const struct kvmm_pool *pool, const struct kvmm_block_ref *ref);
 
 /* kvmm_swap_opts.flags above those of struct kvmm_swap_attach */
 #define KVMM_SWAP_CREATE	(1U << 16)	/* make @path anew */
-#define KVMM_SWAP_PREWRITE	(1U << 17)	/* write all of it once */
+#define KVMM_SWAP_PREWRITE	(1U << 17)	/* CREATE: write all of it once */
 #define KVMM_SWAP_UNLINK	(1U << 18)	/* the file's name goes at once */
 
 /**
@@ -230,7 +230,9 @@ void *kvmm_addr(const struct kvmm_pool *pool, const struct kvmm_block_ref *ref);
  * @offset: bytes into the file
  *
  * KVMM_SWAP_CREATE makes a regular file of the whole size with its room
- * reserved, mode 0600; it refuses to replace what is not a regular file.
+ * reserved, mode 0600; it refuses to replace what is not a regular file
+ * (-EEXIST), and a failure leaves what was there.  KVMM_SWAP_PREWRITE is for new
+ * files only.
  */
 struct kvmm_swap_opts {
 	size_t size;

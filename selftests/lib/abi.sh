@@ -109,7 +109,8 @@ ok "install" make --no-print-directory install-lib PREFIX=/usr \
 	DESTDIR="$PWD/$tmp/root"
 root=$PWD/$tmp/root/usr
 for f in include/kvmm.h include/linux/kvmm.h lib/libkvmm.a lib/libkvmm.so \
-	lib/libkvmm.so.0 lib/pkgconfig/libkvmm.pc share/man/man3/kvmm_open.3; do
+	lib/libkvmm.so.0 lib/pkgconfig/libkvmm.pc share/man/man3/kvmm_open.3 \
+	share/man/man3/kvmm_swap_in.3; do
 	ok "installed: $f" test -r "$root/$f"
 done
 
