@@ -38,6 +38,8 @@ The machine:
   --append ARGS         more for the kernel's command line
   --kernel SERIES       stock kernel to boot (6.1); see tools/dist/fetch-kernel.sh
   --image FILE --modules DIR   another kernel, and the folder with its lib/modules
+  --uml                 the image is User Mode Linux: a program of this machine,
+                        no emulator; one CPU
   --accel kvm|tcg       instead of finding out; also $KVMM_VM_ACCEL
 
 Results:
@@ -45,6 +47,9 @@ Results:
   --log DIR             they go there instead
   --out PATH            fetch this file or folder of the VM to DIR/out at the end
   --allow REGEX         kernel log lines that are no failure (awk); may be repeated
+  --fresh               after a test during which the kernel reported something or
+                        died, boot again for the rest: one report can hide others
+  --boot-timeout SECS   until init must have begun
   --timeout SECS        for the whole run (default: from the tests' timeouts)
   --quiet               print the output of failed tests only
   --build DIR           build folder (build)
@@ -63,7 +68,7 @@ top=$(cd "$here/../.." && pwd)
 
 build=$top/build name=vm log='' series=6.1 image='' moddir=''
 cpus=2 mem=1536M numa=1 disk=1G raw=1G append='' accel=${KVMM_VM_ACCEL-}
-interactive='' rmmod='' quiet='' timeout='' secs=60 allow=''
+interactive='' rmmod='' quiet='' timeout='' secs=60 allow='' uml='' fresh='' boot_timeout=''
 label='' tests=() names=() files=() mods=() modargs=() kmods=() packs=() envs=() outs=()
 
 while (($#)); do
@@ -72,6 +77,8 @@ while (($#)); do
 	--interactive) interactive=1; shift; continue ;;
 	--rmmod) rmmod=1; shift; continue ;;
 	--quiet) quiet=1; shift; continue ;;
+	--uml) uml=1; shift; continue ;;
+	--fresh) fresh=1; shift; continue ;;
 	-h | --help) usage; exit 0 ;;
 	--*=*) die "write '${opt%%=*} VALUE', without =" ;;
 	esac
@@ -106,6 +113,7 @@ while (($#)); do
 	--out) outs+=("$val") ;;
 	--allow) allow=${allow:+$allow|}$val ;;
 	--timeout) timeout=$val ;;
+	--boot-timeout) boot_timeout=$val ;;
 	--build) build=$val ;;
 	*) die "unknown option: $opt (see --help)" ;;
 	esac
@@ -114,7 +122,12 @@ done
 ((${#tests[@]})) || [[ $interactive ]] || die 'nothing to run: give --test, --cmd or --interactive'
 [[ $build = /* ]] || build=$PWD/$build
 log=${log:-$build/vm-logs/$name}
-for tool in qemu-system-x86_64 busybox cpio mkfs.ext4 modinfo depmod; do
+if [[ $uml ]]; then
+	[[ $image ]] || die '--uml needs --image'
+	((numa == 1)) || die 'User Mode Linux has no NUMA nodes'
+	cpus=1 accel=uml
+fi
+for tool in $([[ $uml ]] || echo qemu-system-x86_64) busybox cpio mkfs.ext4 modinfo depmod; do
 	command -v "$tool" >/dev/null || die "$tool is missing; run tools/dist/setup.sh vm"
 done
 if ldd "$(command -v busybox)" >/dev/null 2>&1; then
@@ -138,11 +151,20 @@ rm -rf "$log"
 mkdir -p "$log"
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/kvmm-vm.XXXXXX")
 qemu=
+kill_vm()
+{
+	[[ $qemu ]] || return 0
+	# User Mode Linux leads a group: its own processes are processes here.
+	if [[ $uml ]]; then
+		kill -KILL -- "-$qemu" 2>/dev/null || :
+	fi
+	kill -KILL "$qemu" 2>/dev/null || :
+	wait "$qemu" 2>/dev/null || :
+	qemu=
+}
 cleanup()
 {
-	if [[ $qemu ]]; then
-		kill -KILL "$qemu" 2>/dev/null || :
-	fi
+	kill_vm
 	rm -rf "$tmp"
 }
 trap cleanup EXIT
@@ -242,7 +264,8 @@ is_builtin()
 
 : >"$root/kvmm-vm/insmod"
 if [[ $release ]]; then
-	needed=(virtio_pci virtio_blk ext4 "${kmods[@]}")
+	needed=(ext4 "${kmods[@]}")
+	[[ $uml ]] || needed+=(virtio_pci virtio_blk)
 	for f in "${mods[@]}"; do
 		[[ -f $f ]] || die "no module $f"
 		IFS=, read -r -a deps <<<"$(modinfo -F depends "$f")"
@@ -277,6 +300,9 @@ for i in "${!mods[@]}"; do
 	printf '/t/%s %s\n' "$(basename "$f")" "${modargs[i]}" >>"$root/kvmm-vm/insmod"
 done
 
+devs=vd
+[[ -z $uml ]] || devs=ubd
+
 # The tests: a script each, and a list.
 labels=() limits=()
 : >"$root/kvmm-vm/tests"
@@ -286,7 +312,7 @@ for i in "${!tests[@]}"; do
 	script=$root/kvmm-vm/$i.sh
 	{
 		printf 'export LD_LIBRARY_PATH=/usr/lib/kvmm-vm\n'
-		printf 'export KVMM_DISK=/mnt/disk KVMM_BLKDEV=/dev/vdb\n'
+		printf 'export KVMM_DISK=/mnt/disk KVMM_BLKDEV=/dev/%sb\n' "$devs"
 		printf '. /kvmm-vm/env\ncd /tmp\n'
 	} >"$script"
 	if [[ $kind = test ]]; then
@@ -317,6 +343,21 @@ done
 
 tcg='tcg,thread=multi'
 base_append='console=ttyS0 panic=-1 oops=panic loglevel=7 rcupdate.rcu_cpu_stall_timeout=60 rcupdate.rcu_cpu_stall_suppress_at_boot=1'
+
+# Its memory is a file where TMPDIR says, /dev/shm unless that is too small.
+start_uml() # console test-log append disk...
+{
+	local con=$1 out=$2 app=$3 args=() i=0
+	shift 3
+	for disk_file; do
+		args+=("ubd$i=$disk_file")
+		i=$((i + 1))
+	done
+	# shellcheck disable=SC2086 # arguments of the kernel
+	exec setsid "$image" "mem=$mem" "initrd=$tmp/initrd" "uml_dir=$tmp" umid=uml \
+		con=null con0=null,fd:1 ssl=null ssl1=null,fd:6 "${args[@]}" $app \
+		6>>"$out" >>"$con" 2>&1 </dev/null
+}
 
 start_qemu() # accel initrd console test-log append [qemu arguments]
 {
@@ -363,14 +404,17 @@ probe_kvm()
 
 case $accel in
 '') accel=$(probe_kvm) ;;
-kvm | tcg) ;;
+kvm | tcg | uml) ;;
 *) die "no such accelerator: $accel" ;;
 esac
 if [[ $accel = tcg ]]; then
 	accel_arg=$tcg hung=60 boot_limit=120 slack=60
+elif [[ $accel = uml ]]; then
+	accel_arg='' hung=40 boot_limit=60 slack=30
 else
 	accel_arg=kvm hung=20 boot_limit=60 slack=30
 fi
+boot_limit=${boot_timeout:-$boot_limit}
 
 {
 	for e in "${envs[@]}"; do
@@ -382,7 +426,7 @@ fi
 	printf 'MODULES="%s"\n' "${load[*]-}"
 	printf 'DISK=%s\n' "$([[ $disk = 0 ]] || echo 1)"
 	printf 'HUNG_SECS=%s\nINTERACTIVE=%s\nRMMOD=%s\n' "$hung" "$interactive" "$rmmod"
-	printf 'OUT="%s"\nOUT_DEV=/dev/vdc\n' "${outs[*]-}"
+	printf 'OUT="%s"\nDEVS=%s\nFRESH=%s\n' "${outs[*]-}" "$devs" "$fresh"
 } >"$root/kvmm-vm/conf"
 # Not compressed: unpacking takes longer in an emulator than reading.
 (cd "$root" && find . | cpio -o -H newc -R 0:0 --quiet) >"$tmp/initrd"
@@ -399,8 +443,10 @@ if ((numa > 1)); then
 	done
 	margs[1]=$cpus,sockets=$cpus
 fi
+disks=()
 drive()
 {
+	disks+=("$1")
 	# Contents matter for one run only, so nothing is ever flushed to the host's disk.
 	margs+=(-drive "file=$1,if=none,id=$2,format=raw,cache=unsafe,discard=unmap"
 		-device "virtio-blk-pci,drive=$2")
@@ -424,6 +470,12 @@ drive "$tmp/disk.b" b
 
 if [[ $interactive ]]; then
 	make_disks
+	if [[ $uml ]]; then
+		"$image" "mem=$mem" "initrd=$tmp/initrd" "uml_dir=$tmp" umid=uml con=null \
+			con0=fd:0,fd:1 ssl=null ssl1=null,fd:6 "ubd0=${disks[0]}" \
+			"ubd1=${disks[1]}" 6>"$log/test.log"
+		exit
+	fi
 	start_qemu "$accel_arg" "$tmp/initrd" mon:stdio "$log/test.log" \
 		"$base_append $append" "${margs[@]}"
 	exit
@@ -572,8 +624,30 @@ marker()
 		point failed vm "$b $c $d"
 		printf 'not ok - vm: %s\n' "$b $c $d"
 		done=error ;;
+	reported)
+		[[ $fresh ]] && ((next < ${#labels[@]})) && again=1
+		done=reported ;;
 	done) done=yes ;;
 	esac
+}
+
+reports=0
+scan_log() # of the VM that has just ended
+{
+	local n
+	awk -v allow="$allow" -f "$here/klog-scan.awk" "$log/console.log" >"$tmp/klog"
+	n=$(sed -n 's/^reports //p' "$tmp/klog")
+	((n > 0)) || return 0
+	reports=$((reports + n))
+	sed '/^reports /d' "$tmp/klog" | tee -a "$log/klog"
+}
+
+take_out() # to this folder of the log's
+{
+	((${#outs[@]})) || return 0
+	mkdir -p "$log/$1"
+	tar -xf "$tmp/disk.c" -C "$log/$1" 2>/dev/null ||
+		printf '# nothing could be fetched from the VM\n'
 }
 
 part=
@@ -598,26 +672,33 @@ read_output()
 }
 
 printf '# vm %s: %s, %s, %s CPUs, %s\n' "$name" "${release:-$(basename "$image")}" "$accel" "$cpus" "$mem"
-boots=0
+boots=0 tries=0 rounds=1
 died=
 while :; do
 	boots=$((boots + 1))
+	tries=$((tries + 1))
 	make_disks
 	: >"$log/test.log"
 	: >"$log/console.log"
 	t0=$SECONDS
-	start_ms=$(date +%s%3N)
-	start_qemu "$accel_arg" "$tmp/initrd" "file:$log/console.log" "$log/test.log" \
-		"$base_append $append" "${margs[@]}" >"$log/qemu.log" 2>&1 </dev/null &
+	start_ms=${start_ms:-$(date +%s%3N)}
+	boot_start=$(date +%s%3N)
+	booted='' done='' done_at='' again='' died='' part=''
+	first=$next
+	if [[ $uml ]]; then
+		start_uml "$log/console.log" "$log/test.log" "kvmm_first=$first $append" "${disks[@]}" &
+	else
+		start_qemu "$accel_arg" "$tmp/initrd" "file:$log/console.log" "$log/test.log" \
+			"$base_append kvmm_first=$first $append" "${margs[@]}" >"$log/qemu.log" 2>&1 </dev/null &
+	fi
 	qemu=$!
 	exec 5<"$log/test.log"
-	died='' part=''
 	while :; do
 		alive=1
 		kill -0 "$qemu" 2>/dev/null || alive=
 		was=$booted
 		read_output
-		[[ $was || ! $booted ]] || boot_ms=$(($(date +%s%3N) - start_ms))
+		[[ $was || ! $booted ]] || boot_ms=$(($(date +%s%3N) - boot_start))
 		[[ $alive ]] || break
 		if [[ ! $booted ]] && ((SECONDS - t0 > boot_limit)); then
 			died="did not boot within $boot_limit s"
@@ -631,32 +712,46 @@ while :; do
 		[[ -z $died ]] || break
 		sleep 0.1
 	done
-	kill -KILL "$qemu" 2>/dev/null || :
-	wait "$qemu" 2>/dev/null || :
-	qemu=
+	kill_vm
 	exec 5<&-
-	[[ -z $booted ]] || break
-	# Emulated boots fail now and then for no reason of ours. No test has run, so
-	# another try hides nothing; once one has begun there is none.
-	died=${died:-died before init}
-	((boots < 3)) || break
-	printf '# boot %d failed (%s), trying again\n' "$boots" "$died"
-	cp "$log/console.log" "$log/console.boot$boots.log"
-	died=
+	if [[ ! $booted ]]; then
+		# Emulated boots fail now and then for no reason of ours. No test has run,
+		# so another try hides nothing; once one has begun there is none.
+		died=${died:-died before init}
+		((tries < 3)) || break
+		printf '# boot %d failed (%s), trying again\n' "$boots" "$died"
+		cp "$log/console.log" "$log/console.boot$boots.log"
+		continue
+	fi
+	if [[ -n $part ]] && [[ $cur ]]; then
+		show "$part"
+	fi
+	if [[ $cur ]]; then
+		end_test vm "the VM ${died:-died}"
+		again=1
+	elif [[ ! $done ]]; then
+		point failed vm "${died:-died}"
+		printf 'not ok - vm: %s\n' "${died:-died}"
+	elif [[ $done = stuck ]]; then
+		again=1
+	fi
+	if [[ ! $fresh || ! $again ]] || ((next >= ${#labels[@]} || next == first)); then
+		break
+	fi
+	# What comes next gets a kernel that has not seen this.
+	scan_log
+	take_out "out.$rounds"
+	mv "$log/console.log" "$log/console.$rounds.log"
+	mv "$log/test.log" "$log/test.$rounds.log"
+	rounds=$((rounds + 1))
+	tries=0
+	printf '# booting again for the remaining tests\n'
 done
 
-if [[ -n $part ]] && [[ $cur ]]; then
-	show "$part"
-fi
 if [[ ! $booted ]]; then
-	point failed vm "$died, $boots times"
-	printf 'not ok - vm: %s, %d times\n' "$died" "$boots"
-	tail -n 15 "$log/console.log" "$log/qemu.log" | sed 's/^/#   /'
-elif [[ $cur ]]; then
-	end_test vm "the VM ${died:-died}"
-elif [[ ! $done ]]; then
-	point failed vm "${died:-died}"
-	printf 'not ok - vm: %s\n' "${died:-died}"
+	point failed vm "$died, $tries times"
+	printf 'not ok - vm: %s, %d times\n' "$died" "$tries"
+	tail -n 15 "$log/console.log" "$log/qemu.log" 2>/dev/null | sed 's/^/#   /'
 fi
 # What did not run has not passed.
 while ((next < ${#labels[@]})); do
@@ -666,22 +761,14 @@ while ((next < ${#labels[@]})); do
 done
 
 if [[ $booted ]]; then
-	awk -v allow="$allow" -f "$here/klog-scan.awk" "$log/console.log" >"$log/klog"
-	reports=$(sed -n 's/^reports //p' "$log/klog")
-	if [[ $reports = 0 ]]; then
-		point passed kernel-log ''
-		rm -f "$log/klog"
-	else
-		point failed kernel-log "$reports reports"
-		sed '/^reports /d' "$log/klog"
-		printf 'not ok - kernel log: %s reports\n' "$reports"
-	fi
+	scan_log
+	take_out out
 fi
-
-if ((${#outs[@]})) && [[ $booted ]]; then
-	mkdir -p "$log/out"
-	tar -xf "$tmp/disk.c" -C "$log/out" 2>/dev/null ||
-		printf '# nothing could be fetched from the VM\n'
+if ((reports == 0)); then
+	[[ ! $booted ]] || point passed kernel-log ''
+else
+	point failed kernel-log "$reports reports"
+	printf 'not ok - kernel log: %s reports\n' "$reports"
 fi
 
 result=pass
@@ -697,6 +784,7 @@ skipped=$skipped
 accel=$accel
 kernel=${release:-$(basename "$image")}
 boots=$boots
+reports=$reports
 boot_seconds=$boot
 seconds=$secs
 SUMMARY

@@ -16,7 +16,9 @@ Fetches and unpacks under DIR/kernel/ what is not there yet:
   image       kernel and modules, for the VM        DIR/kernel/SERIES/image
   kselftest   kselftest.h, kselftest_harness.h      DIR/kernel/kselftest
               and checkpatch.pl, kernel-doc         DIR/kernel/scripts
-Default: all three. SERIES is 6.1 (default) or another one for which this
+  source      all of linux-source-6.1, 1.4 GB;      DIR/kernel/source-6.1
+              never kept in the cache
+Default: the first three. SERIES is 6.1 (default) or another one for which this
 machine's apt knows a Debian kernel, such as 6.12. DIR is build.
 
 --print names a thing and fetches nothing:
@@ -26,6 +28,8 @@ machine's apt knows a Debian kernel, such as 6.12. DIR is build.
   release     the kernel's release (empty until fetched)
   kselftest   directory of kselftest.h
   scripts     directory of checkpatch.pl
+  source      root of the source tree
+  source-version  version of the source package that apt knows
 
 Downloads are kept in $KVMM_CACHE, by default ~/.cache/kvmm, so that another
 clone need not repeat them; set it to the empty string to keep nothing. It may
@@ -49,7 +53,7 @@ while [ $# -gt 0 ]; do
 	--kernel) [ $# -gt 1 ] || die "$1 needs a value"; series=$2; shift ;;
 	--build) [ $# -gt 1 ] || die "$1 needs a value"; build=$2; shift ;;
 	--print) [ $# -gt 1 ] || die "$1 needs a value"; print=$2; shift ;;
-	headers | image | kselftest) parts="$parts $1" ;;
+	headers | image | kselftest | source) parts="$parts $1" ;;
 	*) usage >&2; die "unknown argument: $1" ;;
 	esac
 	shift
@@ -83,6 +87,10 @@ if [ -n "$print" ]; then
 	modules) echo "$dir/image/root" ;;
 	release) cat "$dir/release" 2>/dev/null || : ;;
 	kselftest | scripts) echo "$base/$print" ;;
+	source) echo "$base/source-6.1" ;;
+	source-version)
+		apt-cache show --no-all-versions linux-source-6.1 2>/dev/null |
+			sed -n 's/^Version: //p' ;;
 	*) die "nothing to print by that name: $print" ;;
 	esac
 	exit 0
@@ -91,7 +99,7 @@ fi
 stamp()
 {
 	case $1 in
-	kselftest) echo "$base/.kselftest" ;;
+	kselftest | source) echo "$base/.$1" ;;
 	*) echo "$dir/.$1" ;;
 	esac
 }
@@ -355,23 +363,51 @@ fetch_kselftest()
 	[ -f "$base/kselftest/kselftest_harness.h" ] && [ -x "$base/scripts/checkpatch.pl" ]
 }
 
+# For building kernels, which is done once: 140 MB are not worth keeping.
+fetch_source()
+{
+	need xz
+	keep=$cache
+	cache=
+	ok=0
+	get linux-source-6.1 || ok=1
+	cache=$keep
+	[ $ok = 0 ] || return 1
+	say 'unpacking linux-source-6.1'
+	rm -rf "$base/source-6.1"
+	mkdir "$base/source-6.1"
+	dpkg-deb --fsys-tarfile "$deb" | tar -xO ./usr/src/linux-source-6.1.tar.xz |
+		tar -xJ -C "$base/source-6.1" --strip-components=1 || return 1
+	rm -f "$deb"
+	[ -f "$base/source-6.1/Makefile" ]
+}
+
 for part in $todo; do
 	[ ! -e "$(stamp "$part")" ] || continue
-	[ "$part" = kselftest ] || need_release
+	case $part in
+	kselftest | source) ;;
+	*) need_release ;;
+	esac
 	if ! "fetch_$part"; then
 		# The mirror may have moved on since the first part was fetched; the
 		# parts must match, so begin again with what is there now.
-		if [ "$part" = kselftest ] || [ -n "${KVMM_FETCH_AGAIN-}" ]; then
+		if [ "$part" = kselftest ] || [ "$part" = source ] ||
+		    [ -n "${KVMM_FETCH_AGAIN-}" ]; then
 			die "could not fetch $part"
 		fi
 		say "could not fetch $part for $release, starting over"
 		rm -rf "$dir" "$tmp"
 		KVMM_FETCH_AGAIN=1 exec "$0" --kernel "$series" --build "$build" headers image
 	fi
-	if [ "$part" = kselftest ]; then
-		say 'ready: kselftest headers and scripts'
+	case $part in
+	kselftest) say 'ready: kselftest headers and scripts' ;;
+	source) say "ready: linux-source $ver" ;;
+	*) say "ready: $part of $release" ;;
+	esac
+	# the source's says which version it is
+	if [ "$part" = source ]; then
+		echo "$ver" >"$(stamp source)"
 	else
-		say "ready: $part of $release"
+		: >"$(stamp "$part")"
 	fi
-	: >"$(stamp "$part")"
 done

@@ -23,6 +23,7 @@ SET is one of the groups
   vm        build the kernel module and run it in QEMU
   bench     programs that kvmm is measured against
   style     format, static analysis and manual page checks
+  debug     build debug kernels from source (see selftests/debug)
   suite     build the module for another Debian release (see build-in-suite.sh)
 or a set of groups
   demo      build
@@ -43,6 +44,7 @@ build|liburing-dev|io_uring, for swap I/O
 build|libjansson-dev|JSON in kvmmctl
 build|libisal-dev|crc32c of swapped blocks
 build|libssl-dev|SHA-256 of block keys
+build|libdrm-dev|types of libdrm, which the GPU shim loads at run time
 test|libcmocka-dev|unit tests
 test|clang|libFuzzer; a second compiler
 test|libclang-rt-@|sanitizer and fuzzer runtimes of clang
@@ -60,6 +62,12 @@ style|clang-format|source format
 style|sparse|kernel annotations
 style|mandoc|manual pages
 style|shellcheck|shell scripts
+debug|bison|the kernel's configuration program
+debug|flex|the kernel's configuration program
+debug|bc|a step of the kernel's build
+debug|libelf-dev|objtool, which the kernel's build makes
+debug|libssl-dev|programs of the kernel's build
+debug|zstd|packs what was built
 suite|mmdebstrap|unpacks another Debian release under build/
 TABLE
 }
@@ -162,7 +170,7 @@ for a; do
 	--check) mode=check ;;
 	--list) mode=list ;;
 	-h | --help) usage; exit 0 ;;
-	build | test | vm | bench | style | suite) groups="$groups $a" ;;
+	build | test | vm | bench | style | debug | suite) groups="$groups $a" ;;
 	demo) groups="$groups build" ;;
 	check) groups="$groups build test vm style" ;;
 	all) groups="$groups build test vm bench style" ;;

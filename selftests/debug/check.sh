@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Run the kernel tests on a debug kernel: build kvmm.ko for it, boot it, and let
+# no report of the kernel pass.
+set -euo pipefail
+
+usage()
+{
+	cat <<'USAGE'
+usage: check.sh --arch um|x86 [--build DIR] [--version V] [--coverage]
+                [--name NAME] [--fail-under PERCENT] [--module FILE.ko]
+                [PROGRAM...] [-- OPTION...]
+
+PROGRAMs run in the order given; OPTIONs are run.sh's, for all of the run, see
+selftests/vm/run.sh --help. Counts, logs and exit code are run.sh's too.
+
+  --module      instead of kvmm.ko, which is built
+  --coverage    count what lines of the module were run; a report for each file
+                is printed, and NAME/coverage has the lines that were not
+  --fail-under  with --coverage: fewer percent of all lines are a failure
+USAGE
+}
+
+die() { printf 'check: %s\n' "$*" >&2; exit 2; }
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+arch='' build=$top/build version=unknown coverage='' under=0 name='' ko='' progs=() more=()
+while (($#)); do
+	case $1 in
+	--arch) arch=${2-}; shift ;;
+	--build) build=${2-}; shift ;;
+	--version) version=${2-}; shift ;;
+	--name) name=${2-}; shift ;;
+	--module) ko=${2-}; shift ;;
+	--coverage) coverage=1 ;;
+	--fail-under) under=${2-}; shift ;;
+	-h | --help) usage; exit 0 ;;
+	--) shift; more=("$@"); break ;;
+	-*) usage >&2; die "unknown option: $1" ;;
+	*) progs+=("$1") ;;
+	esac
+	shift
+done
+mkdir -p "$build"
+build=$(cd "$build" && pwd)
+name=${name:-debug-$arch${coverage:+-coverage}}
+
+kernel() { "$here/build-kernel.sh" --arch "$arch" --build "$build" "$@"; }
+kernel || die 'no debug kernel'
+
+vm=(--image "$(kernel --print kernel)" --modules "$(kernel --print modules)"
+	--build "$build" --name "$name" --fresh --rmmod)
+# Reports are complete, also the second of KASAN's; run.sh boots again after any.
+append='kasan_multi_shot'
+case $arch in
+um)
+	export ARCH=um
+	vm+=(--uml --mem 2G) ;;
+x86)
+	# Both cost time at boot: PCI interrupts by way of ACPI, 256 old terminals.
+	append+=' pci=noacpi pty.legacy_count=0'
+	vm+=(--cpus 2 --mem 3G --boot-timeout 300) ;;
+*) die '--arch is um or x86' ;;
+esac
+vm+=(--append "$append")
+
+if [[ -z $ko ]]; then
+	# A folder of its own for what is instrumented: the .gcno must fit the module.
+	objs=$build/debug-$arch${coverage:+-coverage}
+	mkdir -p "$objs"
+	ko=$objs/kvmm.ko
+	if [[ $coverage ]]; then
+		export GCOV_PROFILE=y
+		vm+=(--out /sys/kernel/debug/gcov)
+	fi
+	"$top/kmod/kmod-build.sh" --version "$version" --build "$objs" \
+		--kdir "$(kernel --print kdir)" --output "$ko" >"$objs/build.log" 2>&1 || {
+		tail -n 30 "$objs/build.log" >&2
+		die "kvmm.ko could not be built; see $objs/build.log"
+	}
+	vm+=(--file "$top/kmod/abi:/t/docs" --env KVMM_ABI_DOCS=/t/docs
+		--env KVMM_KO=/t/kvmm.ko)
+fi
+unset ARCH GCOV_PROFILE
+
+tests=()
+for p in "${progs[@]}"; do
+	tests+=(--test "$p")
+done
+rc=0
+"$top/selftests/vm/run.sh" "${vm[@]}" --module "$ko" \
+	--test-timeout "${KVMM_TEST_TIMEOUT:-600}" \
+	"${tests[@]}" "${more[@]}" || rc=$?
+
+if [[ $coverage ]]; then
+	log=$build/vm-logs/$name
+	"$here/coverage.py" --objects "$objs" --under "$under" \
+		--lines "$log/coverage" "$log"/out* || rc=1
+fi
+exit $rc

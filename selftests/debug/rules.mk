@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+#
+# The kernel tests on debug kernels. Not part of `make check`: the first run
+# builds two kernels. `make check-debug` is all of it.
+#
+#   check-debug-um, check-debug-x86   one kernel only
+#   check-coverage                    lines of kvmm.ko that the tests run
+#   check-debug-harness               do these kernels find bugs at all?
+#   debug-kernels                     only build (or unpack) the kernels
+
+DEBUG := selftests/debug
+DEBUG_RUN = $(DEBUG)/check.sh --build $(B) --version '$(VERSION)'
+# Tests to run, by name: make check-debug-um KT_TESTS='pool swap'
+DEBUG_TESTS = $(KT_TESTS:%=$(O)/$(KT)/%)
+COVERAGE_MIN ?= 90
+
+.PHONY: check-debug-harness check-debug check-debug-um check-debug-x86 check-coverage debug-kernels \
+	suite-debug-um suite-debug-x86 suite-coverage
+
+debug-kernels: setup-check
+	@$(DEBUG)/build-kernel.sh --arch um --build $(B)
+	@$(DEBUG)/build-kernel.sh --arch x86 --build $(B)
+
+suite-debug-um suite-debug-x86: suite-debug-%: kernel-tests
+	@$(DEBUG)/build-kernel.sh --arch $* --build $(B)
+	@TAP_TIMEOUT=7200 selftests/tap.sh $(B)/results debug-$* \
+		$(DEBUG_RUN) --arch $* $(DEBUG_TESTS)
+
+suite-coverage: kernel-tests
+	@$(DEBUG)/build-kernel.sh --arch um --build $(B)
+	@TAP_TIMEOUT=7200 selftests/tap.sh $(B)/results coverage \
+		$(DEBUG_RUN) --arch um --coverage --fail-under $(COVERAGE_MIN) \
+		$(DEBUG_TESTS)
+	@sed -n '/^# *lines  *run/,$$p' $(B)/results/coverage.log
+
+check-debug: setup-check
+	@rm -f $(B)/results/debug-*
+	@$(MAKE) --no-print-directory -k suite-debug-um suite-debug-x86
+	@selftests/report.sh $(B)/results debug-um debug-x86
+
+check-debug-um check-debug-x86: check-debug-%: setup-check
+	@rm -f $(B)/results/debug-$*.*
+	@$(MAKE) --no-print-directory suite-debug-$*
+	@selftests/report.sh $(B)/results debug-$*
+
+check-coverage: setup-check
+	@rm -f $(B)/results/coverage.*
+	@$(MAKE) --no-print-directory suite-coverage
+	@selftests/report.sh $(B)/results coverage
+
+# Do the debug kernels find what they are there to find?
+check-debug-harness: setup-check
+	@rm -f $(B)/results/debug-bugs-*
+	@for a in um x86; do TAP_TIMEOUT=3600 selftests/tap.sh $(B)/results debug-bugs-$$a \
+		$(DEBUG)/selftest.sh --arch $$a --build $(B); done
+	@selftests/report.sh $(B)/results debug-bugs-um debug-bugs-x86
