@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The stand-in's copies: single, in batches (both ABIs), and by the kernel,
+ * which is known by its name and carried out from the same argument that the
+ * PTX reads, block by block.
+ */
+#include "fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+FAKE_EXPORT cu_result cuMemcpyHtoDAsync_v2(cu_deviceptr dst, const void *src,
+					   size_t bytes, cu_stream stream);
+FAKE_EXPORT cu_result cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr src,
+					   size_t bytes, cu_stream stream);
+FAKE_EXPORT cu_result cuMemcpyBatchAsync(cu_deviceptr *dsts,
+					 cu_deviceptr *srcs, size_t *sizes,
+					 size_t count,
+					 struct CUmemcpyAttributes_st *attrs,
+					 size_t *attr_idx, size_t nr_attrs,
+					 size_t *fail_idx, cu_stream stream);
+FAKE_EXPORT cu_result cuMemcpyBatchAsync_v2(cu_deviceptr *dsts,
+					    cu_deviceptr *srcs, size_t *sizes,
+					    size_t count,
+					    struct CUmemcpyAttributes_st *attrs,
+					    size_t *attr_idx, size_t nr_attrs,
+					    cu_stream stream);
+FAKE_EXPORT cu_result cuModuleLoadDataEx(cu_module *module, const void *image,
+					 unsigned int nr,
+					 unsigned int *options, void **values);
+FAKE_EXPORT cu_result cuModuleGetFunction(cu_function *fn, cu_module module,
+					  const char *name);
+FAKE_EXPORT cu_result cuModuleUnload(cu_module module);
+FAKE_EXPORT cu_result cuLaunchKernel(cu_function fn, unsigned int gx,
+				     unsigned int gy, unsigned int gz,
+				     unsigned int bx, unsigned int by,
+				     unsigned int bz, unsigned int shared,
+				     cu_stream stream, void **params,
+				     void **extra);
+
+static cu_result submit_one(struct fake_ctx *ctx, cu_stream stream,
+			    const struct fake_piece *piece)
+{
+	struct fake_stream *s = fake_stream_get(ctx, stream);
+	struct fake_op *op;
+
+	if (!s)
+		return CU_ERROR_INVALID_HANDLE;
+	op = fake_op_new(FAKE_OP_COPY);
+	fake_op_add(op, piece);
+	fake_submit(s, op);
+	return CU_SUCCESS;
+}
+
+/* The CPU's side of a plain copy: one registration, or, where the device can
+ * reach it, pageable memory.  (The real driver stages pageable memory, and
+ * quietly becomes synchronous: the shim must never ask for that.)
+ */
+static cu_result host_side(const void *addr, size_t bytes,
+			   struct fake_range **range, char **data)
+{
+	enum fake_place place = fake_resolve((uintptr_t)addr, bytes, true,
+					     range, data);
+
+	if (place == PLACE_HOST || (place == PLACE_PAGEABLE && fake.pageable))
+		return CU_SUCCESS;
+	return CU_ERROR_INVALID_VALUE;
+}
+
+cu_result cuMemcpyHtoDAsync_v2(cu_deviceptr dst, const void *src, size_t bytes,
+			       cu_stream stream)
+{
+	struct fake_piece p = {.bytes = bytes};
+	struct fake_ctx *ctx;
+	char *data;
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_enter("cuMemcpyHtoDAsync", &ctx);
+	if (!res)
+		res = host_side(src, bytes, &p.src_range, &data);
+	if (!res) {
+		p.src = data;
+		if (fake_resolve(dst, bytes, false, &p.dst_range, &p.dst) !=
+		    PLACE_DEVICE)
+			res = CU_ERROR_INVALID_VALUE;
+	}
+	if (!res)
+		res = submit_one(ctx, stream, &p);
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr src, size_t bytes,
+			       cu_stream stream)
+{
+	struct fake_piece p = {.bytes = bytes};
+	struct fake_ctx *ctx;
+	char *data;
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_enter("cuMemcpyDtoHAsync", &ctx);
+	if (!res)
+		res = host_side(dst, bytes, &p.dst_range, &p.dst);
+	if (!res && fake_resolve(src, bytes, false, &p.src_range, &data) !=
+			    PLACE_DEVICE)
+		res = CU_ERROR_INVALID_VALUE;
+	if (!res) {
+		p.src = data;
+		res = submit_one(ctx, stream, &p);
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+/* An address as a kernel or a batch may use it. */
+static bool device_side(cu_deviceptr ptr, size_t bytes,
+			struct fake_range **range, char **data)
+{
+	enum fake_place place = fake_resolve(ptr, bytes, false, range, data);
+
+	return place == PLACE_DEVICE || place == PLACE_MAPPED ||
+	       (place == PLACE_PAGEABLE && fake.pageable);
+}
+
+static cu_result batch_attrs(const struct cu_memcpy_attrs *attrs,
+			     const size_t *idx, size_t nr, size_t count)
+{
+	size_t i;
+
+	if (!nr || nr > count || idx[0])
+		return CU_ERROR_INVALID_VALUE;
+	for (i = 0; i < nr; i++) {
+		if (i && (idx[i] <= idx[i - 1] || idx[i] >= count))
+			return CU_ERROR_INVALID_VALUE;
+		if (attrs[i].src_access_order < 1 ||
+		    attrs[i].src_access_order > 3)
+			return CU_ERROR_INVALID_VALUE;
+		/* ANY would let a batch overtake what fills its source */
+		if (attrs[i].src_access_order != CU_ORDER_STREAM)
+			fake_violation("batch out of stream order");
+		if (attrs[i].flags & ~CU_COPY_OVERLAP)
+			return CU_ERROR_INVALID_VALUE;
+	}
+	return CU_SUCCESS;
+}
+
+static cu_result batch(cu_deviceptr *dsts, cu_deviceptr *srcs, size_t *sizes,
+		       size_t count, const struct cu_memcpy_attrs *attrs,
+		       size_t *idx, size_t nr, size_t *bad, cu_stream stream)
+{
+	struct fake_stream *s;
+	struct fake_ctx *ctx;
+	struct fake_op *op;
+	cu_result res;
+	size_t i;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_enter("cuMemcpyBatchAsync", &ctx);
+	if (!res && (!stream || stream == CU_LEGACY_STREAM || !count))
+		res = CU_ERROR_INVALID_VALUE;
+	if (!res)
+		res = batch_attrs(attrs, idx, nr, count);
+	if (res)
+		goto out;
+	s = fake_stream_get(ctx, stream);
+	if (!s) {
+		res = CU_ERROR_INVALID_HANDLE;
+		goto out;
+	}
+	op = fake_op_new(FAKE_OP_COPY);
+	for (i = 0; i < count; i++) {
+		struct fake_piece p = {.bytes = sizes[i]};
+		char *data;
+
+		if (!sizes[i] ||
+		    !device_side(dsts[i], sizes[i], &p.dst_range, &p.dst) ||
+		    !device_side(srcs[i], sizes[i], &p.src_range, &data)) {
+			*bad = i;
+			res = CU_ERROR_INVALID_VALUE;
+			break;
+		}
+		p.src = data;
+		fake_op_add(op, &p);
+	}
+	if (res)
+		fake_op_free(op);
+	else
+		fake_submit(s, op);
+out:
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuMemcpyBatchAsync(cu_deviceptr *dsts, cu_deviceptr *srcs,
+			     size_t *sizes, size_t count,
+			     struct CUmemcpyAttributes_st *attrs,
+			     size_t *attr_idx, size_t nr_attrs,
+			     size_t *fail_idx, cu_stream stream)
+{
+	return batch(dsts, srcs, sizes, count, (void *)attrs, attr_idx,
+		     nr_attrs, fail_idx, stream);
+}
+
+cu_result cuMemcpyBatchAsync_v2(cu_deviceptr *dsts, cu_deviceptr *srcs,
+				size_t *sizes, size_t count,
+				struct CUmemcpyAttributes_st *attrs,
+				size_t *attr_idx, size_t nr_attrs,
+				cu_stream stream)
+{
+	size_t bad;
+
+	return batch(dsts, srcs, sizes, count, (void *)attrs, attr_idx,
+		     nr_attrs, &bad, stream);
+}
+
+static void jit_log(unsigned int nr, const unsigned int *options,
+		    void **values, const char *text)
+{
+	char *log = NULL;
+	size_t room = 0;
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		if (options[i] == CU_JIT_ERROR_LOG)
+			log = values[i];
+		if (options[i] == CU_JIT_ERROR_LOG_BYTES)
+			room = (uintptr_t)values[i];
+	}
+	if (log && room > strlen(text))
+		strcpy(log, text);
+}
+
+cu_result cuModuleLoadDataEx(cu_module *module, const void *image,
+			     unsigned int nr, unsigned int *options,
+			     void **values)
+{
+	const char *ptx = image;
+	struct fake_module *m;
+	struct fake_ctx *ctx;
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_enter("cuModuleLoadDataEx", &ctx);
+	if (!res && (strncmp(ptx, ".version ", 9) || !strstr(ptx, "\n.target")))
+		res = CU_ERROR_INVALID_PTX;
+	if (res) {
+		jit_log(nr, options, values, "the stand-in's JIT log\n");
+	} else {
+		m = fake_new(FAKE_MODULE, sizeof(*m), ctx);
+		m->image = strdup(ptx);
+		*module = (cu_module)m;
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+/* The number of bytes a thread moves at once is in the kernel's name. */
+static unsigned int kernel_unit(const char *ptx, const char *name)
+{
+	static const char prefix[] = "kvmm_copy_";
+	char entry[80];
+
+	if (strlen(name) > 40 || strncmp(name, prefix, sizeof(prefix) - 1))
+		return 0;
+	strcpy(entry, ".entry ");
+	strcat(entry, name);
+	strcat(entry, "(");
+	if (!strstr(ptx, entry))
+		return 0;
+	return strtoul(name + sizeof(prefix) - 1, NULL, 10);
+}
+
+cu_result cuModuleGetFunction(cu_function *out, cu_module module,
+			      const char *name)
+{
+	struct fake_function *fn;
+	struct fake_module *m;
+	struct fake_ctx *ctx;
+	unsigned int unit;
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_enter("cuModuleGetFunction", &ctx);
+	if (res)
+		goto out;
+	m = fake_find(FAKE_MODULE, module);
+	unit = m ? kernel_unit(m->image, name) : 0;
+	if (!m) {
+		res = CU_ERROR_INVALID_HANDLE;
+	} else if (!unit) {
+		res = CU_ERROR_NOT_FOUND;
+	} else {
+		fn = fake_new(FAKE_FUNCTION, sizeof(*fn), ctx);
+		fn->module = m;
+		fn->unit = unit;
+		*out = (cu_function)fn;
+	}
+out:
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuModuleUnload(cu_module module)
+{
+	struct fake_module *m;
+	struct fake_ctx *ctx;
+	cu_result injected, res = CU_SUCCESS;
+
+	pthread_mutex_lock(&fake.lock);
+	injected = fake_enter("cuModuleUnload", &ctx);
+	m = fake_find(FAKE_MODULE, module);
+	if (fake_refused(injected))
+		res = injected;
+	else if (!m)
+		res = CU_ERROR_INVALID_HANDLE;
+	else
+		m->obj.alive = false;
+	pthread_mutex_unlock(&fake.lock);
+	return injected ? injected : res;
+}
+
+/* Block (x, y): fragments x, x + gx, ... of group y. */
+static cu_result run_block(struct fake_op *op, const struct cu_copy_args *args,
+			   unsigned int unit, unsigned int x, unsigned int y,
+			   unsigned int gx)
+{
+	const struct cu_copy_desc *d = &args->desc[y];
+	uint32_t f;
+
+	for (f = x; f < d->count; f += gx) {
+		uint64_t src = d->src + f * d->src_stride;
+		uint64_t dst = d->dst + f * d->dst_stride;
+		struct fake_piece p = {.bytes = d->bytes};
+		char *data;
+
+		if (src % unit || dst % unit || d->bytes % unit)
+			return 716; /* CUDA_ERROR_MISALIGNED_ADDRESS */
+		if (!device_side(dst, d->bytes, &p.dst_range, &p.dst) ||
+		    !device_side(src, d->bytes, &p.src_range, &data))
+			return CU_ERROR_ILLEGAL_ADDRESS;
+		p.src = data;
+		fake_op_add(op, &p);
+	}
+	return CU_SUCCESS;
+}
+
+cu_result cuLaunchKernel(cu_function handle, unsigned int gx, unsigned int gy,
+			 unsigned int gz, unsigned int bx, unsigned int by,
+			 unsigned int bz, unsigned int shared, cu_stream stream,
+			 void **params, void **extra)
+{
+	const struct cu_copy_args *args;
+	struct fake_function *fn;
+	struct fake_stream *s;
+	struct fake_ctx *ctx;
+	struct fake_op *op;
+	unsigned int x, y;
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_enter("cuLaunchKernel", &ctx);
+	if (res)
+		goto out;
+	fn = fake_find(FAKE_FUNCTION, handle);
+	s = fake_stream_get(ctx, stream);
+	if (!fn || !fn->module->obj.alive || fn->obj.ctx != ctx || !s) {
+		res = CU_ERROR_INVALID_HANDLE;
+		goto out;
+	}
+	/* the PTX steps by 256 threads and looks at x and y only */
+	if (!gx || !gy || gz != 1 || bx != CU_COPY_THREADS || by != 1 ||
+	    bz != 1 || shared || extra || gy > CU_COPY_DESCS) {
+		res = CU_ERROR_INVALID_VALUE;
+		goto out;
+	}
+	args = params[0];
+	op = fake_op_new(FAKE_OP_COPY);
+	for (y = 0; y < gy && !op->fault; y++)
+		for (x = 0; x < gx && !op->fault; x++)
+			op->fault = run_block(op, args, fn->unit, x, y, gx);
+	if (op->fault) {
+		fake_violation("the kernel faults: %u", op->fault);
+		op->nr = 0;
+	}
+	fake_submit(s, op);
+out:
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The stand-in's devices and contexts.  A thread has a stack of contexts, as
+ * with the real driver; most calls fail without one.
+ */
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STACK 16
+
+/* A reset elsewhere makes it stale, which the generation tells. */
+static __thread struct {
+	unsigned int generation;
+	int depth;
+	struct fake_ctx *ctx[STACK];
+} stack;
+
+static void stack_sync(void)
+{
+	if (stack.generation != fake.generation) {
+		stack.generation = fake.generation;
+		stack.depth = 0;
+	}
+}
+
+struct fake_ctx *fake_current(void)
+{
+	stack_sync();
+	return stack.depth ? stack.ctx[stack.depth - 1] : NULL;
+}
+
+static cu_result device_enter(const char *name, cu_device device)
+{
+	cu_result res = fake_call(name);
+
+	if (res)
+		return res;
+	if (!fake.init)
+		return CU_ERROR_NOT_INITIALIZED;
+	if (device < 0 || device >= fake.devices)
+		return CU_ERROR_INVALID_DEVICE;
+	return CU_SUCCESS;
+}
+
+FAKE_EXPORT cu_result cuInit(unsigned int flags);
+FAKE_EXPORT cu_result cuDriverGetVersion(int *version);
+FAKE_EXPORT cu_result cuDeviceGetCount(int *count);
+FAKE_EXPORT cu_result cuDeviceGet(cu_device *device, int ordinal);
+FAKE_EXPORT cu_result cuDeviceGetName(char *name, int len, cu_device device);
+FAKE_EXPORT cu_result cuDeviceGetAttribute(int *value, unsigned int attr,
+					   cu_device device);
+FAKE_EXPORT cu_result cuDeviceGetPCIBusId(char *pci, int len,
+					  cu_device device);
+FAKE_EXPORT cu_result cuDevicePrimaryCtxRetain(cu_context *ctx,
+					       cu_device device);
+FAKE_EXPORT cu_result cuDevicePrimaryCtxRelease_v2(cu_device device);
+FAKE_EXPORT cu_result cuCtxCreate_v2(cu_context *ctx, unsigned int flags,
+				     cu_device device);
+FAKE_EXPORT cu_result cuCtxDestroy_v2(cu_context ctx);
+FAKE_EXPORT cu_result cuCtxGetCurrent(cu_context *ctx);
+FAKE_EXPORT cu_result cuCtxSetCurrent(cu_context ctx);
+FAKE_EXPORT cu_result cuCtxPushCurrent_v2(cu_context ctx);
+FAKE_EXPORT cu_result cuCtxPopCurrent_v2(cu_context *ctx);
+FAKE_EXPORT cu_result cuCtxGetDevice(cu_device *device);
+
+cu_result cuInit(unsigned int flags)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_call("cuInit");
+	if (!res && flags)
+		res = CU_ERROR_INVALID_VALUE;
+	if (!res && !fake.devices)
+		res = CU_ERROR_NO_DEVICE;
+	if (!res)
+		fake.init = true;
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuDriverGetVersion(int *version)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_call("cuDriverGetVersion");
+	if (!res)
+		*version = fake.version;
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuDeviceGetCount(int *count)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_call("cuDeviceGetCount");
+	if (!res && !fake.init)
+		res = CU_ERROR_NOT_INITIALIZED;
+	if (!res)
+		*count = fake.devices;
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuDeviceGet(cu_device *device, int ordinal)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = device_enter("cuDeviceGet", ordinal);
+	if (!res)
+		*device = ordinal;
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuDeviceGetName(char *name, int len, cu_device device)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = device_enter("cuDeviceGetName", device);
+	if (!res)
+		snprintf(name, len, "Stand-in GPU %d", device);
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuDeviceGetPCIBusId(char *pci, int len, cu_device device)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = device_enter("cuDeviceGetPCIBusId", device);
+	if (!res)
+		snprintf(pci, len, "0000:%02X:00.0", 0xa1 + device);
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuDeviceGetAttribute(int *value, unsigned int attr, cu_device device)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = device_enter("cuDeviceGetAttribute", device);
+	if (res)
+		goto out;
+	switch (attr) {
+	case CU_ATTR_UNIFIED_ADDRESSING:
+	case CU_ATTR_CAN_MAP_HOST_MEMORY:
+		*value = 1;
+		break;
+	case CU_ATTR_PAGEABLE_MEMORY_ACCESS:
+		*value = fake.pageable > 0;
+		break;
+	case CU_ATTR_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
+		*value = fake.pageable == 2;
+		break;
+	case CU_ATTR_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+		*value = fake.same_pointer;
+		break;
+	default:
+		res = CU_ERROR_INVALID_VALUE;
+	}
+out:
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+static struct fake_ctx *ctx_new(int device)
+{
+	struct fake_ctx *ctx = fake_new(FAKE_CTX, sizeof(*ctx), NULL);
+
+	ctx->device = device;
+	ctx->refs = 1;
+	return ctx;
+}
+
+/* What a context leaves behind is gone with it; that it does is a mistake. */
+void fake_ctx_end(struct fake_ctx *ctx)
+{
+	struct fake_obj *obj;
+	int type;
+
+	ctx->obj.alive = false;
+	for (type = 0; type < FAKE_TYPES; type++)
+		for (obj = fake.objs[type]; obj; obj = obj->next) {
+			if (obj->ctx != ctx || !obj->alive)
+				continue;
+			/* portable registrations outlive it */
+			if (type == FAKE_REG)
+				continue;
+			if (type != FAKE_FUNCTION &&
+			    obj != (struct fake_obj *)ctx->null_stream)
+				fake_violation("context ended with objects in it, type %d",
+					       type);
+			obj->alive = false;
+		}
+}
+
+cu_result cuDevicePrimaryCtxRetain(cu_context *ctx, cu_device device)
+{
+	struct fake_ctx *primary;
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = device_enter("cuDevicePrimaryCtxRetain", device);
+	if (!res && fake.busy)
+		res = CU_ERROR_DEVICE_UNAVAILABLE;
+	if (!res) {
+		primary = fake.primary[device];
+		if (primary)
+			primary->refs++;
+		else
+			primary = ctx_new(device);
+		fake.primary[device] = primary;
+		*ctx = (cu_context)primary;
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
+{
+	struct fake_ctx *primary;
+	cu_result injected, res = CU_SUCCESS;
+
+	pthread_mutex_lock(&fake.lock);
+	injected = device_enter("cuDevicePrimaryCtxRelease", device);
+	primary = device >= 0 && device < fake.devices ? fake.primary[device] :
+							 NULL;
+	if (!primary) {
+		res = CU_ERROR_INVALID_CONTEXT;
+	} else if (!--primary->refs) {
+		fake.primary[device] = NULL;
+		fake_ctx_end(primary);
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return injected ? injected : res;
+}
+
+cu_result cuCtxCreate_v2(cu_context *ctx, unsigned int flags, cu_device device)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = device_enter("cuCtxCreate", device);
+	if (!res && flags)
+		res = CU_ERROR_INVALID_VALUE;
+	if (!res) {
+		*ctx = (cu_context)ctx_new(device);
+		stack_sync();
+		stack.ctx[stack.depth++] = (struct fake_ctx *)*ctx;
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuCtxDestroy_v2(cu_context handle)
+{
+	struct fake_ctx *ctx;
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_call("cuCtxDestroy");
+	ctx = fake_find(FAKE_CTX, handle);
+	if (!ctx) {
+		res = CU_ERROR_INVALID_CONTEXT;
+	} else {
+		fake_ctx_end(ctx);
+		if (fake_current() == ctx)
+			stack.depth--;
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuCtxGetCurrent(cu_context *ctx)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_call("cuCtxGetCurrent");
+	if (!res && !fake.init)
+		res = CU_ERROR_NOT_INITIALIZED;
+	if (!res)
+		*ctx = (cu_context)fake_current();
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuCtxSetCurrent(cu_context handle)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_call("cuCtxSetCurrent");
+	stack_sync();
+	if (!res && handle && !fake_find(FAKE_CTX, handle))
+		res = CU_ERROR_INVALID_CONTEXT;
+	if (!res) {
+		if (stack.depth)
+			stack.depth--;
+		if (handle)
+			stack.ctx[stack.depth++] = (struct fake_ctx *)handle;
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuCtxPushCurrent_v2(cu_context handle)
+{
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_call("cuCtxPushCurrent");
+	stack_sync();
+	if (!res && !fake_find(FAKE_CTX, handle))
+		res = CU_ERROR_INVALID_CONTEXT;
+	if (!res && stack.depth == STACK)
+		res = CU_ERROR_INVALID_VALUE;
+	if (!res)
+		stack.ctx[stack.depth++] = (struct fake_ctx *)handle;
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}
+
+cu_result cuCtxPopCurrent_v2(cu_context *ctx)
+{
+	cu_result injected, res = CU_SUCCESS;
+
+	pthread_mutex_lock(&fake.lock);
+	injected = fake_call("cuCtxPopCurrent");
+	if (!fake_current())
+		res = CU_ERROR_INVALID_CONTEXT;
+	else
+		*ctx = (cu_context)stack.ctx[--stack.depth];
+	pthread_mutex_unlock(&fake.lock);
+	return injected ? injected : res;
+}
+
+cu_result cuCtxGetDevice(cu_device *device)
+{
+	struct fake_ctx *ctx;
+	cu_result res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_enter("cuCtxGetDevice", &ctx);
+	if (!res)
+		*device = ctx->device;
+	pthread_mutex_unlock(&fake.lock);
+	return res;
+}

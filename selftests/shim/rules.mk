@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+#
+# Tests of gpu-shim.
+
+SHIM_TEST_OBJ := $(patsubst %.c,$(O)/%.o,$(wildcard selftests/shim/test_*.c) \
+	selftests/shim/fixture.c selftests/shim/shim.c)
+SHIM_TEST := $(O)/selftests/shim/shim
+SHIM_DRM := $(O)/selftests/shim/libdrm-fake.so.2
+
+$(O)/selftests/shim/%.o: ALL_CFLAGS += -I. $(shell pkg-config --cflags libdrm)
+
+$(SHIM_DRM): $(O)/selftests/shim/fakedrm.o
+	$(CC) -shared $(LDFLAGS) -Wl,-soname,libdrm.so.2 $^ -o $@
+
+$(SHIM_TEST): $(SHIM_TEST_OBJ) $(GPU_SHIM_OBJ) | $(SHIM_DRM) $(FAKECUDA) \
+		$(FAKECUDA_OLD)
+	$(CC) $(LDFLAGS) $^ -ldl -lcmocka -o $@
+
+# Injected failures have nothing to say about threads, and take ten times as
+# long with TSan.
+SUITES += shim shim-asan shim-tsan shim-abi
+
+.PHONY: suite-shim suite-shim-asan suite-shim-tsan suite-shim-abi
+
+suite-shim:
+	@$(MAKE) --no-print-directory -s VARIANT=clang \
+		$(B)/clang/selftests/shim/shim
+	@$(MAKE) --no-print-directory -s $(B)/release/selftests/shim/shim
+	@selftests/tap.sh $(B)/results shim $(B)/release/selftests/shim/shim
+
+suite-shim-asan:
+	@$(MAKE) --no-print-directory -s VARIANT=asan \
+		$(B)/asan/selftests/shim/shim
+	@selftests/tap.sh $(B)/results shim-asan \
+		$(B)/asan/selftests/shim/shim
+
+suite-shim-tsan:
+	@$(MAKE) --no-print-directory -s VARIANT=tsan \
+		$(B)/tsan/selftests/shim/shim
+	@selftests/tap.sh $(B)/results shim-tsan \
+		$(B)/tsan/selftests/shim/shim strict ops copy order
+
+suite-shim-abi: $(FAKECUDA)
+	@selftests/tap.sh $(B)/results shim-abi selftests/shim/abi.sh \
+		$(O)/selftests/shim $(FAKECUDA)
