@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <liburing.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -340,6 +341,63 @@ TEST_F(arena, offline)
 	EXPECT_EQ(before.pinned_bytes, after.pinned_bytes);
 	ASSERT_EQ(0, kt_populate(&u, 0, FRAMES, NULL));
 	EXPECT_FALSE(kt_sigbus(mem + BYTES - 1, true));
+	munmap(mem, BYTES);
+	kt_close(&u);
+	EXPECT_EQ(0, kt_destroy("bare", 0));
+}
+
+static int touches(void *arg)
+{
+	unsigned char *mem = arg;
+	unsigned int seed = 1;
+	size_t page;
+
+	do {
+		page = rand_r(&seed) / 7 % (BYTES / 4096);
+		kt_sigbus(mem + page * 4096, true);
+	} while (mem);
+	return 0;
+}
+
+/*
+ * While memory comes in for some frames, a client touches others, again and
+ * again: each either stays without memory, or gives back what it got.
+ */
+TEST_F(arena, touched_while_populating)
+{
+	struct kvmm_pool_create spec = kt_spec("bare", KT_BLOCK, FRAMES, 0);
+	struct kt u = { .fd = kt_dev(O_RDWR) };
+	struct kvmm_pool_stat st;
+	struct kvmm_info info;
+	unsigned char *mem;
+	uint32_t f, n;
+	pid_t pid[2];
+	int ret;
+
+	ASSERT_EQ(0, kt_ioctl(u.fd, KVMM_POOL_CREATE, &spec));
+	mem = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, u.fd, 0);
+	ASSERT_NE(MAP_FAILED, (void *)mem);
+	pid[0] = kt_spawn(touches, mem);
+	pid[1] = kt_spawn(touches, mem);
+	for (f = 0; f < FRAMES; f += n) {
+		n = f % 5 + 1 < FRAMES - f ? f % 5 + 1 : FRAMES - f;
+		ret = kt_populate(&u, f, n, NULL);
+		EXPECT_EQ(0, ret) {
+			TH_LOG("frame %u", f);
+		}
+		if (ret)
+			break;
+		EXPECT_EQ(0, kt_stat(&u, &st));
+		EXPECT_EQ(f + n, st.frames_online);
+		EXPECT_EQ(0, kt_info(&info));
+		EXPECT_EQ(BYTES + st.frames_online * KT_BLOCK,
+			  info.pinned_bytes);
+	}
+	for (f = 0; f < 2; f++) {
+		kill(pid[f], SIGKILL);
+		EXPECT_EQ(-ECHILD, kt_reap(pid[f]));
+	}
+	EXPECT_EQ(!!ret, kt_sigbus(mem + BYTES - 1, true));
 	munmap(mem, BYTES);
 	kt_close(&u);
 	EXPECT_EQ(0, kt_destroy("bare", 0));

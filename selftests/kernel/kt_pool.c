@@ -252,8 +252,8 @@ const char *kt_finish(struct kt *t)
 	struct kvmm_info info;
 	char name[KVMM_NAME_LEN];
 	struct kt last;
+	uint64_t deadline;
 	const char *bad;
-	int i;
 
 	if (t->fd < 0)
 		return NULL;
@@ -262,12 +262,11 @@ const char *kt_finish(struct kt *t)
 	if (kt_join(&last, name, 0))
 		return "the pool is gone";
 	/* a ring that was closed lets go of a registered file in its own time */
-	for (i = 0; i < 5000; i++) {
-		kt_stat(&last, &st);
-		if (st.nr_clients == 1)
-			break;
+	deadline = kt_now_ms() + 5000;
+	do {
 		kt_sleep_ms(1);
-	}
+		kt_stat(&last, &st);
+	} while (st.nr_clients > 1 && kt_now_ms() < deadline);
 	bad = kt_inconsistent(&st);
 	if (!bad && st.nr_clients != 1)
 		bad = "a client stayed";

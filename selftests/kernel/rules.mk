@@ -29,7 +29,8 @@ SUITES += vm-kernel vm-replay
 KT_TESTS ?= $(KT_PROG)
 
 suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko
-	@selftests/tap.sh $(B)/results vm-kernel $(VM_RUN) --name kernel \
+	@selftests/tap.sh $(B)/results vm-kernel $(KT)/vm.sh \
+		$(VM_RUN) --name kernel \
 		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
 		--file kmod/abi:/t/docs --env KVMM_ABI_DOCS=/t/docs \
 		--env KVMM_KO=/t/kvmm.ko \
