@@ -8,7 +8,7 @@
 #define TO(s) (1U << KVMM_##s)
 
 /* The legal transitions; DESIGN's table of states, nothing else happens. */
-static const u8 transitions[KVMM_NR_STATES] = {
+const u8 core_transitions[KVMM_NR_STATES] = {
 	[KVMM_FREE]	= TO(FILLING),
 	[KVMM_FILLING]	= TO(RESIDENT) | TO(FREE),
 	[KVMM_RESIDENT]	= TO(WRITING) | TO(FREE),
@@ -21,17 +21,7 @@ static const u8 transitions[KVMM_NR_STATES] = {
 bool core_transition_ok(u32 from, u32 to)
 {
 	return from < KVMM_NR_STATES && to < KVMM_NR_STATES &&
-	       (transitions[from] >> to & 1);
-}
-
-void block_set_state(struct kvmm_core *c, struct kvmm_block *b, u32 to)
-{
-	core_bug_on(!core_transition_ok(b->state, to));
-	if (b->state != KVMM_FREE)
-		c->state_count[b->state]--;
-	if (to != KVMM_FREE)
-		c->state_count[to]++;
-	b->state = (u8)to;
+	       (core_transitions[from] >> to & 1);
 }
 
 static void parent_lost_child(struct kvmm_core *c, const struct kvmm_block *b)
@@ -76,13 +66,13 @@ void block_free(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 	c->free_block = i;
 }
 
-void block_settle(struct kvmm_core *c, struct kvmm_block *b, u32 i)
+void block_settle_idle(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 {
 	if (b->pins || block_busy(b))
 		return;
 	if (b->state == KVMM_FILLING)
 		block_free(c, b, i, b->flags & KVMM_B_ORPHAN, b->touched);
-	else if (b->flags & KVMM_B_DOOMED)
+	else
 		block_free(c, b, i, false, 0);
 }
 
@@ -114,7 +104,8 @@ void block_kill(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 	block_settle(c, b, i);
 }
 
-bool block_live(struct kvmm_core *c, struct kvmm_block *b, u32 i, u64 now)
+bool block_live_slow(struct kvmm_core *c, struct kvmm_block *b, u32 i,
+		     u64 now)
 {
 	if (b->flags & KVMM_B_DOOMED)
 		return false;
@@ -217,6 +208,8 @@ int kvmm_core_alloc(struct kvmm_core *c, u32 client, u32 nr_parts, u64 now,
 {
 	u32 k, i, frame;
 
+	if (c->frames_free < n)
+		prefetch_victims(c, n - c->frames_free);
 	for (k = 0; k < n; k++) {
 		frame = core_get_frame(c, now);
 		if (frame == KVMM_NONE)

@@ -64,7 +64,8 @@ static const char *check_block(const struct kvmm_core *c, u32 i,
 		CHECK(!in_lru(b, i));
 	} else if (b->state != KVMM_FILLING) {
 		CHECK(b->flags & KVMM_B_KEYED);
-		CHECK(index_find(c, b->key, index_hash(c, b->key)) == i);
+		CHECK(index_find(c, b->key, index_hash(c, b->key),
+				 KVMM_NONE) == i);
 		CHECK(in_lru(b, i) == (b->state != KVMM_SWAPPED &&
 				       !(b->flags & KVMM_B_EVICTING)));
 	}
@@ -114,17 +115,23 @@ static const char *check_slots(const struct kvmm_core *c,
 
 static const char *check_index(const struct kvmm_core *c, const struct tally *t)
 {
-	u32 at, n = 0;
+	u32 at, k, n = 0;
 
-	for (at = 0; at < c->index_size; at++) {
-		const struct kvmm_index_entry *e = entry_at(c, at);
+	for (at = 0; at < c->nr_buckets; at++) {
+		const struct kvmm_index_bucket *b = bucket_at(c, at);
 
-		if (e->block == KVMM_NONE)
-			continue;
-		CHECK(e->block < c->next_block);
-		CHECK(block_at(c, e->block)->flags & KVMM_B_KEYED);
-		CHECK(index_hash(c, block_at(c, e->block)->key) == e->hash);
-		n++;
+		for (k = 0; k < KVMM_BUCKET; k++) {
+			const struct kvmm_index_entry *e = &b->entry[k];
+
+			if (e->block == KVMM_NONE)
+				continue;
+			CHECK(!k || e[-1].block != KVMM_NONE);
+			CHECK(e->block < c->next_block);
+			CHECK(block_at(c, e->block)->flags & KVMM_B_KEYED);
+			CHECK(index_hash(c, block_at(c, e->block)->key) ==
+			      e->hash);
+			n++;
+		}
 	}
 	CHECK(n == t->keyed);
 	return NULL;

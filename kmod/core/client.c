@@ -6,56 +6,16 @@
  */
 #include "internal.h"
 
-static struct kvmm_hold *hold_at(const struct kvmm_core *c, u32 h)
-{
-	if (h < c->nr_blocks)
-		return &block_at(c, h)->hold;
-	return &extra_at(c, h - c->nr_blocks)->hold;
-}
-
 static u32 hold_block(const struct kvmm_core *c, u32 h)
 {
 	return h < c->nr_blocks ? h : extra_at(c, h - c->nr_blocks)->block;
 }
 
-static void hold_link(struct kvmm_core *c, u32 h, u32 client)
-{
-	struct kvmm_core_client *cl = client_at(c, client);
-	struct kvmm_hold *hold = hold_at(c, h);
-
-	hold->client = client;
-	hold->count = 1;
-	hold->prev = KVMM_NONE;
-	hold->next = cl->head;
-	if (cl->head != KVMM_NONE)
-		hold_at(c, cl->head)->prev = h;
-	cl->head = h;
-	cl->nr++;
-}
-
-static void hold_unlink(struct kvmm_core *c, u32 h)
-{
-	struct kvmm_hold *hold = hold_at(c, h);
-	struct kvmm_core_client *cl = client_at(c, hold->client);
-
-	if (hold->prev != KVMM_NONE)
-		hold_at(c, hold->prev)->next = hold->next;
-	else
-		cl->head = hold->next;
-	if (hold->next != KVMM_NONE)
-		hold_at(c, hold->next)->prev = hold->prev;
-	cl->nr--;
-	hold->client = 0;
-	hold->count = 0;
-}
-
-u32 hold_find(const struct kvmm_core *c, const struct kvmm_block *b, u32 i,
-	      u32 client)
+u32 hold_find_extra(const struct kvmm_core *c, const struct kvmm_block *b,
+		    u32 i, u32 client)
 {
 	u32 x;
 
-	if (b->hold.client == client)
-		return i;
 	if (!(b->flags & KVMM_B_SHARED))
 		return KVMM_NONE;
 	for (x = *hold_bucket_at(c, i); x != KVMM_NONE;
@@ -80,7 +40,7 @@ static int extra_add(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 	e->hash_next = *hold_bucket_at(c, i);
 	*hold_bucket_at(c, i) = x;
 	b->flags |= KVMM_B_SHARED;
-	hold_link(c, c->nr_blocks + x, client);
+	hold_link(c, &e->hold, c->nr_blocks + x, client);
 	return 0;
 }
 
@@ -105,7 +65,7 @@ static void extra_del(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 x)
 		b->flags &= ~KVMM_B_SHARED;
 }
 
-int hold_get(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 client)
+int hold_get_more(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 client)
 {
 	u32 h = hold_find(c, b, i, client);
 	int err;
@@ -118,17 +78,11 @@ int hold_get(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 client)
 	} else if (b->pins == 0xffffffffU) {
 		return -ENOBUFS;
 	} else if (!b->hold.client) {
-		hold_link(c, i, client);
+		hold_link(c, &b->hold, i, client);
 	} else {
 		err = extra_add(c, b, i, client);
 		if (err)
 			return err;
-	}
-	if (!b->pins) {
-		if (b->flags & KVMM_B_EVICTING)
-			block_stop_evicting(c, b, i);
-		c->blocks_pinned++;
-		c->lru_pinned += in_lru(b, i);
 	}
 	b->pins++;
 	c->pins++;
@@ -142,7 +96,7 @@ static void hold_take(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 h,
 	struct kvmm_hold *hold = hold_at(c, h);
 
 	if (hold->count == count) {
-		hold_unlink(c, h);
+		hold_unlink(c, hold);
 		if (h >= c->nr_blocks)
 			extra_del(c, b, i, h - c->nr_blocks);
 	} else {
@@ -150,13 +104,11 @@ static void hold_take(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 h,
 	}
 	b->pins -= count;
 	c->pins -= count;
-	if (!b->pins) {
-		c->blocks_pinned--;
-		c->lru_pinned -= in_lru(b, i);
-	}
+	if (!b->pins)
+		block_now_unpinned(c, b, i);
 }
 
-int hold_put(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 client)
+int hold_put_more(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 client)
 {
 	u32 h = hold_find(c, b, i, client);
 

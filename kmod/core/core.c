@@ -30,10 +30,10 @@ static u32 nr_holds(const struct kvmm_core_config *cfg)
 	return cfg->nr_frames / 4 > 1024 ? cfg->nr_frames / 4 : 1024;
 }
 
-/* At most 57% full: a walk takes few steps. */
-static u32 index_size(u32 nr_blocks)
+/* At most 57% full: few buckets are, so that a walk looks at one. */
+static u32 nr_buckets(u32 nr_blocks)
 {
-	return nr_blocks + nr_blocks / 2 + nr_blocks / 4 + 8;
+	return (nr_blocks + nr_blocks / 2 + nr_blocks / 4) / KVMM_BUCKET + 1;
 }
 
 static void plan_tables(const struct kvmm_core_config *cfg,
@@ -44,7 +44,7 @@ static void plan_tables(const struct kvmm_core_config *cfg,
 		{ offsetof(struct kvmm_core, blocks), BLOCK_SHIFT,
 		  sizeof(struct kvmm_block), nr_blocks },
 		{ offsetof(struct kvmm_core, index), INDEX_SHIFT,
-		  sizeof(struct kvmm_index_entry), index_size(nr_blocks) },
+		  sizeof(struct kvmm_index_bucket), nr_buckets(nr_blocks) },
 		{ offsetof(struct kvmm_core, frames), FRAME_SHIFT,
 		  sizeof(struct kvmm_frame), cfg->nr_frames },
 		{ offsetof(struct kvmm_core, slots), SLOT_SHIFT,
@@ -153,7 +153,7 @@ u64 kvmm_core_bytes(const struct kvmm_core_config *cfg)
 static void lists_init(struct kvmm_core *c)
 {
 	struct kvmm_list *l[] = { &c->lru, &c->slots_clean, &c->slots_swapped };
-	u32 i;
+	u32 i, k;
 
 	for (i = 0; i < 3; i++) {
 		l[i]->head = KVMM_NONE;
@@ -165,8 +165,9 @@ static void lists_init(struct kvmm_core *c)
 	c->free_hold = KVMM_NONE;
 	c->quarantine = KVMM_NONE;
 	c->quarantine_tail = KVMM_NONE;
-	for (i = 0; i < c->index_size; i++)
-		entry_at(c, i)->block = KVMM_NONE;
+	for (i = 0; i < c->nr_buckets; i++)
+		for (k = 0; k < KVMM_BUCKET; k++)
+			bucket_at(c, i)->entry[k].block = KVMM_NONE;
 	for (i = 0; i <= c->hold_mask; i++)
 		*(u32 *)table_at(&c->hold_buckets, U32_SHIFT, sizeof(u32), i) =
 			KVMM_NONE;
@@ -198,7 +199,8 @@ int kvmm_core_init(struct kvmm_core *c, const struct kvmm_core_config *cfg)
 			return err;
 		}
 	}
-	c->index_size = index_size(c->nr_blocks);
+	c->nr_buckets = nr_buckets(c->nr_blocks);
+	c->state_count[KVMM_FREE] = c->nr_blocks;
 	c->hold_mask = (u32)plan[5].n - 1;
 	lists_init(c);
 	return 0;
@@ -244,11 +246,8 @@ void kvmm_core_stat(const struct kvmm_core *c, struct kvmm_pool_stat *st)
 	st->frames_free = c->frames_free;
 	st->frames_quarantined = c->frames_quarantined;
 	st->slots_free = c->slots_free;
-	for (s = KVMM_FILLING; s < KVMM_NR_STATES; s++)
+	for (s = 0; s < KVMM_NR_STATES; s++)
 		st->blocks[s] = c->state_count[s];
-	st->blocks[KVMM_FREE] = c->nr_blocks;
-	for (s = KVMM_FILLING; s < KVMM_NR_STATES; s++)
-		st->blocks[KVMM_FREE] -= c->state_count[s];
 	st->blocks_pinned = c->blocks_pinned;
 	st->pins = c->pins;
 }

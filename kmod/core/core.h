@@ -23,7 +23,8 @@
 
 #define KVMM_CORE_BATCH		64	/* entries of one call under the lock */
 #define KVMM_SCAN_MAX		256	/* blocks looked at to find a victim */
-#define KVMM_PROBE_MAX		4096	/* entries of the index looked at */
+#define KVMM_BUCKET		8	/* entries of the index in one bucket */
+#define KVMM_PROBE_MAX		512	/* buckets looked at */
 #define KVMM_NONE		0xffffffffU
 
 /* kvmm_block.flags above the KVMM_BLOCK_* that publishers give */
@@ -150,6 +151,11 @@ struct kvmm_index_entry {
 	u32 hash;
 };
 
+/** struct kvmm_index_bucket - a cache line of them, packed to the front */
+struct kvmm_index_bucket {
+	struct kvmm_index_entry entry[KVMM_BUCKET];
+};
+
 /**
  * struct kvmm_list - ends of an order
  * @head: the youngest
@@ -223,13 +229,13 @@ struct kvmm_core_config {
  * @degraded: victims are no longer written out
  * @load_us: the host's estimate of reading one block back, us
  * @blocks: struct kvmm_block, @nr_blocks
- * @index: struct kvmm_index_entry, @index_size
+ * @index: struct kvmm_index_bucket, @nr_buckets
  * @frames: struct kvmm_frame
  * @slots: struct kvmm_slot
  * @holds: struct kvmm_extra_hold
  * @hold_buckets: u32, heads by block
  * @clients: struct kvmm_core_client, index is the id - 1
- * @index_size: entries of @index
+ * @nr_buckets: buckets of @index
  * @hold_mask: number of @hold_buckets - 1
  * @free_block: head of the free descriptors
  * @next_block: descriptors from here on were never used
@@ -274,7 +280,7 @@ struct kvmm_core {
 	struct kvmm_table holds;
 	struct kvmm_table hold_buckets;
 	struct kvmm_table clients;
-	u32 index_size;
+	u32 nr_buckets;
 	u32 hold_mask;
 
 	u32 free_block;

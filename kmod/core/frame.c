@@ -39,16 +39,6 @@ u32 kvmm_core_frames_used(const struct kvmm_core *c)
 	return c->frames_online - c->frames_free - c->frames_quarantined;
 }
 
-void frame_put(struct kvmm_core *c, u32 frame)
-{
-	struct kvmm_frame *f = frame_at(c, frame);
-
-	core_bug_on(f->link != KVMM_FRAME_USED);
-	f->link = c->free_frame;
-	c->free_frame = frame;
-	c->frames_free++;
-}
-
 void frame_quarantine(struct kvmm_core *c, u32 frame, u64 now)
 {
 	struct kvmm_frame *f = frame_at(c, frame);
@@ -68,8 +58,7 @@ void frame_quarantine(struct kvmm_core *c, u32 frame, u64 now)
 	c->frames_quarantined++;
 }
 
-/* One frame whose rest is over becomes free. */
-static bool quarantine_release(struct kvmm_core *c, u64 now)
+bool quarantine_release(struct kvmm_core *c, u64 now)
 {
 	u32 frame = c->quarantine;
 	struct kvmm_frame *f;
@@ -90,19 +79,4 @@ static bool quarantine_release(struct kvmm_core *c, u64 now)
 	f->link = KVMM_FRAME_USED;
 	frame_put(c, frame);
 	return true;
-}
-
-u32 frame_take(struct kvmm_core *c, u64 now)
-{
-	struct kvmm_frame *f;
-	u32 frame;
-
-	if (c->free_frame == KVMM_NONE && !quarantine_release(c, now))
-		return KVMM_NONE;
-	frame = c->free_frame;
-	f = frame_at(c, frame);
-	c->free_frame = f->link;
-	f->link = KVMM_FRAME_USED;
-	c->frames_free--;
-	return frame;
 }

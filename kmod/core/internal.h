@@ -11,7 +11,7 @@
 /* Elements of a chunk, as a power of two; a chunk is at most 8 MiB. */
 #define BLOCK_SHIFT	16
 #define FRAME_SHIFT	20
-#define INDEX_SHIFT	20
+#define INDEX_SHIFT	17
 #define SLOT_SHIFT	19
 #define HOLD_SHIFT	18
 #define CLIENT_SHIFT	18
@@ -38,10 +38,11 @@ static inline struct kvmm_slot *slot_at(const struct kvmm_core *c, u32 i)
 	return table_at(&c->slots, SLOT_SHIFT, sizeof(struct kvmm_slot), i);
 }
 
-static inline struct kvmm_index_entry *entry_at(const struct kvmm_core *c,
-						u32 i)
+static inline struct kvmm_index_bucket *bucket_at(const struct kvmm_core *c,
+						  u32 i)
 {
-	return table_at(&c->index, INDEX_SHIFT, sizeof(struct kvmm_index_entry), i);
+	return table_at(&c->index, INDEX_SHIFT,
+			sizeof(struct kvmm_index_bucket), i);
 }
 
 static inline struct kvmm_extra_hold *extra_at(const struct kvmm_core *c, u32 i)
@@ -69,13 +70,17 @@ static inline u64 handle_of(const struct kvmm_block *b, u32 i)
 	return (u64)b->gen << 32 | i;
 }
 
-static inline void prefetch_handle(const struct kvmm_core *c, u64 handle)
+/* Always inline: gcc drops calls of what only prefetches. */
+static __always_inline void prefetch_handle(const struct kvmm_core *c, u64 handle)
 {
 	u32 i = (u32)handle;
 
+	struct kvmm_block *b;
+
 	if (i < c->nr_blocks) {
-		core_prefetchw(block_at(c, i));
-		core_prefetchw(&block_at(c, i)->hold);
+		b = block_at(c, i);
+		core_prefetchw(b);
+		core_prefetchw(&b->hold);
 	}
 }
 
@@ -127,17 +132,12 @@ enum kvmm_end {
 
 /* block.c */
 bool core_transition_ok(u32 from, u32 to);
-void block_set_state(struct kvmm_core *c, struct kvmm_block *b, u32 to);
 /* Frees an idle block and all it has; @quarantine: the frame must rest. */
 void block_free(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 		bool quarantine, u64 now);
 /* Makes it a miss at once; it is freed now or when it becomes idle. */
 void block_kill(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 		enum kvmm_end why);
-/* Frees it if nothing keeps it: after a pin or an I/O has ended. */
-void block_settle(struct kvmm_core *c, struct kvmm_block *b, u32 i);
-/* Is it still what its key says; kills it if it is of an old epoch or late. */
-bool block_live(struct kvmm_core *c, struct kvmm_block *b, u32 i, u64 now);
 /* A CLEAN unpinned block gives up its frame. */
 void block_drop_frame(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 /* A block that was to leave is written: it gives up its frame. */
@@ -148,28 +148,26 @@ int block_get_live(struct kvmm_core *c, u64 handle, u64 now,
 		   struct kvmm_block **b, u32 *i);
 
 /* client.c */
-u32 hold_find(const struct kvmm_core *c, const struct kvmm_block *b, u32 i,
-	      u32 client);
-int hold_get(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 client);
-int hold_put(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 client);
 void hold_drop_all(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 
 /* index.c */
 u64 core_siphash13(const u64 secret[2], const u8 *key);
 u32 index_hash(const struct kvmm_core *c, const u8 *key);
-void index_prefetch(const struct kvmm_core *c, u32 hash);
 /* The block most likely meant by @hash, or KVMM_NONE: to prefetch it. */
 u32 index_guess(const struct kvmm_core *c, u32 hash);
-u32 index_find(const struct kvmm_core *c, const u8 *key, u32 hash);
-int index_add(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 hash);
+/* The block that has @key, or KVMM_NONE; @guess is tried first. */
+u32 index_find(const struct kvmm_core *c, const u8 *key, u32 hash, u32 guess);
+/*
+ * The block that has @key, or KVMM_NONE: then @room is where the key can be
+ * put (until the index changes), NULL where it can't.
+ */
+u32 index_find_room(const struct kvmm_core *c, const u8 *key, u32 hash,
+		    struct kvmm_index_bucket **room);
+void index_put(struct kvmm_index_bucket *room, struct kvmm_block *b, u32 i,
+	       u32 hash);
 void index_del(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 
 /* lru.c */
-void lru_add(struct kvmm_core *c, struct kvmm_block *b, u32 i);
-void lru_add_tail(struct kvmm_core *c, struct kvmm_block *b, u32 i);
-void lru_add_behind(struct kvmm_core *c, struct kvmm_block *b, u32 i,
-		    u64 *anchor);
-void lru_del(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 void lru_touch(struct kvmm_core *c, struct kvmm_block *b, u32 i, u64 now,
 	       struct kvmm_cursor *cur);
 /*
@@ -185,8 +183,6 @@ static inline u32 lru_budget(const struct kvmm_core *c)
 }
 
 /* frame.c */
-u32 frame_take(struct kvmm_core *c, u64 now);
-void frame_put(struct kvmm_core *c, u32 frame);
 void frame_quarantine(struct kvmm_core *c, u32 frame, u64 now);
 
 /* slots.c */
@@ -206,7 +202,11 @@ struct kvmm_list *slot_list(struct kvmm_core *c, const struct kvmm_block *b);
 bool may_purge(const struct kvmm_core *c, const struct kvmm_block *b);
 /* A frame for a new block: free, or of a victim that needs no I/O. */
 u32 core_get_frame(struct kvmm_core *c, u64 now);
+/* Reads ahead what the next @n victims will want. */
+void prefetch_victims(const struct kvmm_core *c, u32 n);
 /* Why core_get_frame() found none. */
 int core_no_frame(const struct kvmm_core *c);
+
+#include "inline.h"
 
 #endif /* KVMM_CORE_INTERNAL_H */

@@ -9,85 +9,13 @@
  */
 #include "internal.h"
 
-/* Puts @i between @young and @old, either of which may be KVMM_NONE. */
-static void lru_link(struct kvmm_core *c, struct kvmm_block *b, u32 i,
-		     u32 young, u32 old)
-{
-	b->lru_prev = young;
-	b->lru_next = old;
-	if (young != KVMM_NONE)
-		block_at(c, young)->lru_next = i;
-	else
-		c->lru.head = i;
-	if (old != KVMM_NONE)
-		block_at(c, old)->lru_prev = i;
-	else
-		c->lru.tail = i;
-	c->lru.count++;
-	c->lru_pinned += !!b->pins;
-}
-
-void lru_add(struct kvmm_core *c, struct kvmm_block *b, u32 i)
-{
-	lru_link(c, b, i, KVMM_NONE, c->lru.head);
-}
-
-void lru_add_tail(struct kvmm_core *c, struct kvmm_block *b, u32 i)
-{
-	lru_link(c, b, i, c->lru.tail, KVMM_NONE);
-}
-
-void lru_del(struct kvmm_core *c, struct kvmm_block *b, u32 i)
-{
-	if (core_bug_on(!in_lru(b, i)))
-		return;
-	if (b->lru_prev != KVMM_NONE)
-		block_at(c, b->lru_prev)->lru_next = b->lru_next;
-	else
-		c->lru.head = b->lru_next;
-	if (b->lru_next != KVMM_NONE)
-		block_at(c, b->lru_next)->lru_prev = b->lru_prev;
-	else
-		c->lru.tail = b->lru_prev;
-	b->lru_prev = i;
-	b->lru_next = KVMM_NONE;
-	c->lru.count--;
-	c->lru_pinned -= !!b->pins;
-}
-
-/* Index of the block @handle names, if it is in the order; else KVMM_NONE. */
-static u32 lru_anchor(const struct kvmm_core *c, u64 handle, u32 self)
-{
-	struct kvmm_block *b;
-	u32 i;
-
-	b = handle ? block_get(c, handle, &i) : NULL;
-	if (!b || i == self || !in_lru(b, i))
-		return KVMM_NONE;
-	return i;
-}
-
-void lru_add_behind(struct kvmm_core *c, struct kvmm_block *b, u32 i,
-		    u64 *anchor)
-{
-	u32 a = lru_anchor(c, *anchor, i);
-
-	if (a == KVMM_NONE)
-		lru_add(c, b, i);
-	else
-		lru_link(c, b, i, a, block_at(c, a)->lru_next);
-	*anchor = handle_of(b, i);
-}
-
 static void lru_add_before(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 			   u64 *anchor)
 {
-	u32 a = lru_anchor(c, *anchor, i);
+	u32 a = lru_anchor(c, *anchor);
 
-	if (a == KVMM_NONE)
-		lru_add_tail(c, b, i);
-	else
-		lru_link(c, b, i, block_at(c, a)->lru_prev, a);
+	lru_link(c, b, i,
+		 a == KVMM_NONE ? c->lru.tail : block_at(c, a)->lru_prev, a);
 	*anchor = handle_of(b, i);
 }
 
@@ -135,6 +63,11 @@ void lru_touch(struct kvmm_core *c, struct kvmm_block *b, u32 i, u64 now,
 		block_stop_evicting(c, b, i);
 	if (cur->mem == handle_of(b, i))
 		return;
+	/* Very often it is where it has to go: a chain looked up again. */
+	if (b->lru_prev == lru_anchor(c, cur->mem)) {
+		cur->mem = handle_of(b, i);
+		return;
+	}
 	lru_del(c, b, i);
 	lru_add_behind(c, b, i, &cur->mem);
 }

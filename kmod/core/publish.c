@@ -18,13 +18,25 @@ static bool key_same(const u8 *a, const u8 *b)
 }
 
 /* The block that has @key now, or KVMM_NONE; what is not live goes. */
-static u32 find_live(struct kvmm_core *c, const u8 *key, u32 hash, u64 now)
+static u32 find_live(struct kvmm_core *c, const u8 *key, u32 hash, u32 guess,
+		     u64 now)
 {
-	u32 i = index_find(c, key, hash);
+	u32 i = index_find(c, key, hash, guess);
 
 	if (i == KVMM_NONE || block_live(c, block_at(c, i), i, now))
 		return i;
 	return KVMM_NONE;
+}
+
+/* The same for who wants to put the key into @room where it isn't there. */
+static u32 find_live_room(struct kvmm_core *c, const u8 *key, u32 hash,
+			  u64 now, struct kvmm_index_bucket **room)
+{
+	u32 i = index_find_room(c, key, hash, room);
+
+	if (i == KVMM_NONE || block_live(c, block_at(c, i), i, now))
+		return i;
+	return index_find_room(c, key, hash, room);
 }
 
 static int entry_check(const struct kvmm_core *c,
@@ -71,8 +83,8 @@ static int publish_one(struct kvmm_core *c, u32 client, u64 now, u32 hash,
 		       struct kvmm_block *b, u32 i)
 {
 	bool first = !b->parts_done;
+	struct kvmm_index_bucket *room;
 	u32 other;
-	int err;
 
 	if (b->state != KVMM_FILLING)
 		return -EBUSY;
@@ -97,16 +109,16 @@ static int publish_one(struct kvmm_core *c, u32 client, u64 now, u32 hash,
 			return 1;
 		}
 	}
-	other = find_live(c, b->key, hash, now);
+	other = find_live_room(c, b->key, hash, now, &room);
 	if (other != KVMM_NONE) {
 		e->existing = handle_of(block_at(c, other), other);
 		lru_touch(c, block_at(c, other), other, now, cur);
 		c->stat.publish_dups++;
 		return -EEXIST;
 	}
-	err = index_add(c, b, i, hash);
-	if (err)
-		return err;
+	if (!room)
+		return -ENOBUFS;
+	index_put(room, b, i, hash);
 	b->parts_done |= 1ULL << e->part;
 	adopt(c, b);
 	b->uses = 1;
@@ -186,9 +198,9 @@ static void count_hit(struct kvmm_core *c, int where)
 
 static void lookup_one(struct kvmm_core *c, u32 client, u32 flags, u64 now,
 		       struct kvmm_cursor *cur, const u8 *key, u32 hash,
-		       struct kvmm_block_ref *r)
+		       u32 guess, struct kvmm_block_ref *r)
 {
-	u32 i = find_live(c, key, hash, now);
+	u32 i = find_live(c, key, hash, guess, now);
 	struct kvmm_block *b;
 
 	r->handle = 0;
@@ -210,8 +222,8 @@ u32 kvmm_core_lookup(struct kvmm_core *c, u32 client, u32 flags, u64 now,
 		     struct kvmm_cursor *cur, const u8 *keys,
 		     struct kvmm_block_ref *refs, u32 n)
 {
-	u32 hash[KVMM_CORE_BATCH];
-	u32 k, i, prefix = 0;
+	u32 hash[KVMM_CORE_BATCH], guess[KVMM_CORE_BATCH];
+	u32 k, prefix = 0;
 	bool missed = false;
 
 	for (k = 0; k < n; k++) {
@@ -219,11 +231,11 @@ u32 kvmm_core_lookup(struct kvmm_core *c, u32 client, u32 flags, u64 now,
 		index_prefetch(c, hash[k]);
 	}
 	for (k = 0; k < n; k++) {
-		i = index_guess(c, hash[k]);
-		if (i == KVMM_NONE)
+		guess[k] = index_guess(c, hash[k]);
+		if (guess[k] == KVMM_NONE)
 			continue;
-		core_prefetchw(block_at(c, i));
-		core_prefetchw(&block_at(c, i)->hold);
+		core_prefetchw(block_at(c, guess[k]));
+		core_prefetchw(&block_at(c, guess[k])->hold);
 	}
 	for (k = 0; k < n; k++) {
 		if (missed && (flags & KVMM_LOOKUP_PREFIX)) {
@@ -233,7 +245,7 @@ u32 kvmm_core_lookup(struct kvmm_core *c, u32 client, u32 flags, u64 now,
 			continue;
 		}
 		lookup_one(c, client, flags, now, cur, keys + k * KVMM_KEY_LEN,
-			   hash[k], &refs[k]);
+			   hash[k], guess[k], &refs[k]);
 		if (refs[k].result <= KVMM_MISS)
 			missed = true;
 		else if (!missed)

@@ -12,22 +12,16 @@ bool may_purge(const struct kvmm_core *c, const struct kvmm_block *b)
 	return (b->flags & KVMM_BLOCK_RECOMPUTABLE) && b->cost_us < c->load_us;
 }
 
-/* What the next two calls will need: the next victim and its neighbour. */
-static void prefetch_victims(const struct kvmm_core *c, u32 tail)
+void prefetch_victims(const struct kvmm_core *c, u32 n)
 {
-	const struct kvmm_block *b;
-	u32 next;
+	u32 i = c->lru.tail;
 
-	if (tail == KVMM_NONE)
-		return;
-	next = block_at(c, tail)->lru_prev;
-	if (next == KVMM_NONE)
-		return;
-	b = block_at(c, next);
-	index_prefetch(c, b->link);
-	if (b->lru_prev != KVMM_NONE) {
-		core_prefetchw(block_at(c, b->lru_prev));
-		core_prefetchw(&block_at(c, b->lru_prev)->hold);
+	while (n-- && i != KVMM_NONE) {
+		const struct kvmm_block *b = block_at(c, i);
+
+		index_prefetch(c, b->link);
+		core_prefetchw(&b->hold);
+		i = b->lru_prev;
 	}
 }
 
@@ -40,7 +34,6 @@ u32 core_get_frame(struct kvmm_core *c, u64 now)
 
 	if (frame != KVMM_NONE)
 		return frame;
-	prefetch_victims(c, pos);
 	while ((i = lru_next_victim(c, &pos, &budget)) != KVMM_NONE) {
 		b = block_at(c, i);
 		if (b->state == KVMM_WRITING)
@@ -144,6 +137,20 @@ int kvmm_core_swap_out(struct kvmm_core *c, u64 handle, u32 flags, u64 now,
 	return begin_write(c, b, i, evict, io);
 }
 
+/*
+ * The youngest now; but just behind its parent where that was used no earlier:
+ * a chain that is read back in prefix order stays in that order.
+ */
+static void lru_add_read(struct kvmm_core *c, struct kvmm_block *b, u32 i)
+{
+	u32 a = lru_anchor(c, b->parent);
+
+	if (a == KVMM_NONE || block_at(c, a)->touched < b->touched)
+		lru_add(c, b, i);
+	else
+		lru_link(c, b, i, a, block_at(c, a)->lru_next);
+}
+
 int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
 		      u64 now, struct kvmm_io *io)
 {
@@ -173,7 +180,7 @@ int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
 	b->frame = frame;
 	block_set_state(c, b, KVMM_READING);
 	slot_link(c, &c->slots_clean, b->slot);
-	lru_add(c, b, i);
+	lru_add_read(c, b, i);
 	/* It has no other hold, so the one inside it is free. */
 	if (flags & KVMM_SWAP_PIN)
 		hold_get(c, b, i, client);

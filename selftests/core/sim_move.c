@@ -122,8 +122,9 @@ int sim_swap_out(struct sim *s, u64 handle, u32 flags)
 static int want_swap_in(struct sim *s, u32 client, u64 handle, u32 flags,
 			int ret, const struct kvmm_io *io)
 {
-	struct m_block *b = m_get_live(s, handle);
+	struct m_block *b = m_get_live(s, handle), *parent;
 	bool pin = flags & KVMM_SWAP_PIN;
+	u32 at = 0;
 
 	if (!b)
 		return -ESTALE;
@@ -142,7 +143,11 @@ static int want_swap_in(struct sim *s, u32 client, u64 handle, u32 flags,
 	b->state = KVMM_READING;
 	b->frame = io->frame;
 	m_remove(&s->swp, (u32)handle);
-	m_insert(&s->mem, (u32)handle, 0);
+	parent = b->parent ? m_get(s, b->parent) : NULL;
+	if (parent && m_in(&s->mem, (u32)b->parent) &&
+	    parent->touched >= b->touched)
+		at = m_place(&s->mem, (u32)b->parent) + 1;
+	m_insert(&s->mem, (u32)handle, at);
 	if (pin)
 		m_hold(s, b, client);
 	add_io(s, b, io, true);

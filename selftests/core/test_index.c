@@ -129,13 +129,15 @@ static void the_secret_matters(void **state)
 	fx_close(&b);
 }
 
+#define WALK	(KVMM_PROBE_MAX * KVMM_BUCKET)	/* entries of the longest walk */
+
 /*
  * Keys chosen with the secret known: all belong at the start of the index, so
  * that a walk from there grows to its bound.
  */
 static void a_walk_is_bounded(void **state)
 {
-	u64 *ids = test_calloc(KVMM_PROBE_MAX + 16, sizeof(*ids)), id = 0;
+	u64 *ids = test_calloc(WALK + 72, sizeof(*ids)), id = 0;
 	struct kvmm_publish_entry e;
 	u8 key[KVMM_KEY_LEN];
 	struct fx f;
@@ -143,17 +145,17 @@ static void a_walk_is_bounded(void **state)
 	u64 h;
 
 	(void)state;
-	fx_open(&f, 2 * KVMM_PROBE_MAX, 0);
+	fx_open(&f, 2 * WALK, 0);
 	f.lazy = true;
-	while (n < KVMM_PROBE_MAX + 16) {
+	while (n < WALK + 72) {
 		fx_key(key, ++id);
-		if ((u64)index_hash(&f.c, key) * f.c.index_size >> 32 < 8)
+		if ((u64)index_hash(&f.c, key) * f.c.nr_buckets >> 32 < 8)
 			ids[n++] = id;
 	}
-	for (i = 0; i < KVMM_PROBE_MAX - 8; i++)
+	for (i = 0; i < WALK - 8; i++)
 		fx_block(&f, ids[i]);
 	/* within the next few the walk is too long for one */
-	for (h = 0; i < KVMM_PROBE_MAX + 16; i++) {
+	for (h = 0; i < WALK + 72; i++) {
 		h = fx_alloc(&f);
 		e = fx_entry(h, ids[i]);
 		if (fx_publish_entry(&f, f.me, 0, &e))
@@ -166,12 +168,12 @@ static void a_walk_is_bounded(void **state)
 	assert_int_equal(fx_stat(&f).pins, 1);
 	/* a few that go make room, wherever in the run they were */
 	f.lazy = true;
-	for (n = 40; n < 60; n++) {
+	for (n = 40; n < 200; n++) {
 		fx_drop(&f, fx_lookup_by(&f, f.me, ids[n], 0).handle);
 		if (!fx_publish(&f, h, ids[i]))
 			break;
 	}
-	assert_true(n < 60);
+	assert_true(n < 200);
 	for (id = 0; id <= i; id++)
 		assert_int_equal(fx_has(&f, ids[id]), id < 40 || id > n);
 	for (id = 0; id <= i; id += 2)
@@ -186,31 +188,31 @@ static void a_walk_is_bounded(void **state)
 /* Runs that go round the end of the index; any one of them may go. */
 static void a_run_goes_round_the_end(void **state)
 {
-	u64 ids[12], id = 0;
+	u64 ids[40], id = 0;
 	u8 key[KVMM_KEY_LEN];
 	struct fx f;
 	u32 i, k, n = 0;
 
 	(void)state;
 	fx_open(&f, 64, 0);
-	while (n < 12) {
+	while (n < 40) {
 		u32 home;
 
 		fx_key(key, ++id);
-		home = (u64)index_hash(&f.c, key) * f.c.index_size >> 32;
-		if (home >= f.c.index_size - 3 || home < 2)
+		home = (u64)index_hash(&f.c, key) * f.c.nr_buckets >> 32;
+		if (home >= f.c.nr_buckets - 2 || home < 1)
 			ids[n++] = id;
 	}
-	for (k = 0; k < 12; k++) {
-		for (i = 0; i < 12; i++)
+	for (k = 0; k < 40; k++) {
+		for (i = 0; i < 40; i++)
 			if (!fx_has(&f, ids[i]))
 				fx_block(&f, ids[i]);
 		fx_drop(&f, fx_lookup_by(&f, f.me, ids[k], 0).handle);
-		fx_drop(&f, fx_lookup_by(&f, f.me, ids[(k * 5 + 1) % 12],
+		fx_drop(&f, fx_lookup_by(&f, f.me, ids[(k * 5 + 1) % 40],
 					 0).handle);
-		for (i = 0; i < 12; i++)
+		for (i = 0; i < 40; i++)
 			assert_int_equal(fx_has(&f, ids[i]),
-					 i != k && i != (k * 5 + 1) % 12);
+					 i != k && i != (k * 5 + 1) % 40);
 	}
 	fx_close(&f);
 }

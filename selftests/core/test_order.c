@@ -170,6 +170,31 @@ static void also_with_publish(void **state)
 	fx_close(&f);
 }
 
+/* Read back in prefix order, a chain is in that order in memory too. */
+static void also_when_read_back(void **state)
+{
+	struct kvmm_io io;
+	struct fx f;
+	u64 h[4];
+	int i;
+
+	(void)state;
+	fx_open(&f, 5, 4);
+	h[0] = fx_block(&f, 1);
+	for (i = 1; i < 4; i++)
+		h[i] = fx_block_with(&f, 1 + i, h[i - 1], 0, 0, 0);
+	for (i = 3; i >= 0; i--)
+		fx_out(&f, h[i], KVMM_SWAP_DROP);
+	fx_block(&f, 9);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(fx_in_start(&f, h[i], 0, &io), KVMM_IO_ISSUE);
+	for (i = 0; i < 4; i++)
+		fx_in_end(&f, h[i], 0);
+	assert_int_equal(fx_detach(&f, false), 0);
+	ORDER(&f, 9, 4, 3, 2, 1);
+	fx_close(&f);
+}
+
 /* The block that the next one follows may go between two batches. */
 static void a_cursor_survives_its_block(void **state)
 {
@@ -392,6 +417,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(also_over_batches),
 	cmocka_unit_test(also_with_lookup),
 	cmocka_unit_test(also_with_publish),
+	cmocka_unit_test(also_when_read_back),
 	cmocka_unit_test(a_cursor_survives_its_block),
 	cmocka_unit_test(touching_one_twice_in_a_command),
 	cmocka_unit_test(pinned_blocks_keep_their_place),
