@@ -517,14 +517,17 @@ static int retry_without_frame(struct kvmm_pool *pool,
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	unsigned int tries = ROOM_TRIES, left, before, i;
-	struct kvmm_block_ref *again = NULL;
+	struct kvmm_block_ref *again;
 	long ret = 0;
 
 	for (before = 0, i = 0; i < n; i++)
 		before += refs[i].result == -EAGAIN;
-	if (before)
-		again = malloc(before * sizeof(*again));
-	while (before && again && tries && ret >= 0) {
+	if (!before)
+		return 0;
+	again = malloc(before * sizeof(*again));
+	if (!again)
+		return 0;
+	while (before && tries) {
 		nanosleep(&pause, NULL);
 		for (left = 0, i = 0; i < n; i++)
 			if (refs[i].result == -EAGAIN)

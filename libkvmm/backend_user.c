@@ -158,14 +158,17 @@ static int user_info(struct kvmm *kv, struct kvmm_info *info)
 /* [A-Za-z0-9._-], not starting with '.' or '-', with a NUL at the end. */
 static int check_name(const char *name)
 {
-	static const char ok[] = "abcdefghijklmnopqrstuvwxyz"
-				 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+	const char *c;
 
 	if (strnlen(name, KVMM_NAME_LEN) == KVMM_NAME_LEN)
 		return -ENAMETOOLONG;
 	if (!*name || *name == '.' || *name == '-')
 		return -EINVAL;
-	return name[strspn(name, ok)] ? -EINVAL : 0;
+	for (c = name; *c; c++)
+		if (!(*c >= 'a' && *c <= 'z') && !(*c >= 'A' && *c <= 'Z') &&
+		    !(*c >= '0' && *c <= '9') && !strchr("._-", *c))
+			return -EINVAL;
+	return 0;
 }
 
 static int check_create(const struct kvmm_pool_create *arg)
@@ -254,13 +257,14 @@ fail:
 }
 
 /* A client of @up, for which the caller has taken up->users. */
-static int client_new(struct user_pool *up, bool rdonly,
-		      struct kvmm_pool **out)
+static struct kvmm_pool *client_new(struct user_pool *up, bool rdonly,
+				    int *err)
 {
 	struct user_client *cl = calloc(1, sizeof(*cl));
 
+	*err = -ENOMEM;
 	if (!cl)
-		return -ENOMEM;
+		return NULL;
 	cl->up = up;
 	cl->pool.kv = up->kv;
 	cl->pool.arena = up->arena;
@@ -275,7 +279,7 @@ static int client_new(struct user_pool *up, bool rdonly,
 						true);
 		if (!cl->pool.arena) {
 			free(cl);
-			return -ENOMEM;
+			return NULL;
 		}
 	}
 	pthread_mutex_lock(&up->lock);
@@ -285,10 +289,11 @@ static int client_new(struct user_pool *up, bool rdonly,
 		if (rdonly)
 			munmap(cl->pool.arena, up->arena_bytes);
 		free(cl);
-		return -EUSERS;
+		*err = -EUSERS;
+		return NULL;
 	}
-	*out = &cl->pool;
-	return 0;
+	*err = 0;
+	return &cl->pool;
 }
 
 static int user_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
@@ -309,7 +314,7 @@ static int user_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
 		err = pool_new(kv, arg, &up);
 	if (err)
 		goto out;
-	err = client_new(up, false, out);
+	*out = client_new(up, false, &err);
 	if (err) {
 		pool_free(up);
 		goto out;
@@ -358,7 +363,7 @@ static int user_pool_open(struct kvmm *kv, struct kvmm_pool_open *arg,
 	else if (!may_open(up, rdonly))
 		err = -EACCES;
 	else
-		err = client_new(up, rdonly, out);
+		*out = client_new(up, rdonly, &err);
 	if (!err)
 		up->users++;
 	pthread_mutex_unlock(&ub->lock);

@@ -191,7 +191,7 @@ static int area_new(struct user_pool *up, struct kvmm_swap_attach *arg,
 		    struct user_area **out, uint32_t *load_us)
 {
 	struct user_area *a;
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	uint32_t i;
 	int err;
 

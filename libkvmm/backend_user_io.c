@@ -38,12 +38,13 @@ struct io_req *io_list_take(struct io_list *list)
 uint32_t io_take(struct user_area *a, struct io_list *list, uint32_t least,
 		 uint32_t most)
 {
+	struct io_req *req;
 	uint32_t n = 0;
 
 	pthread_mutex_lock(&a->lock);
 	if (a->free.nr >= least) {
-		while (n < most && a->free.nr) {
-			io_list_add(list, io_list_take(&a->free));
+		while (n < most && (req = io_list_take(&a->free))) {
+			io_list_add(list, req);
 			n++;
 		}
 	}
@@ -71,13 +72,14 @@ void io_take_wait(struct user_area *a, struct io_list *list, uint32_t least)
 void io_give_back(struct user_area *a, struct io_list *list)
 {
 	struct user_pool *up = a->up;
+	struct io_req *req;
 
 	if (!list->nr)
 		return;
 	pthread_mutex_lock(&up->lock);
 	pthread_mutex_lock(&a->lock);
-	while (list->nr)
-		io_list_add(&a->free, io_list_take(list));
+	while ((req = io_list_take(list)))
+		io_list_add(&a->free, req);
 	pthread_mutex_unlock(&a->lock);
 	up->io_seq++;
 	pthread_cond_broadcast(&up->io_cond);
@@ -176,8 +178,10 @@ void io_finish(struct user_area *a, struct io_list *list)
 	while (list->nr) {
 		pthread_mutex_lock(&up->lock);
 		pthread_mutex_lock(&a->lock);
-		for (n = 0; n < KVMM_CORE_BATCH && list->nr; n++) {
+		for (n = 0; n < KVMM_CORE_BATCH; n++) {
 			req = io_list_take(list);
+			if (!req)
+				break;
 			finish_one(up, req);
 			io_list_add(&a->free, req);
 		}

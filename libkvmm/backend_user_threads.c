@@ -93,10 +93,11 @@ static int threads_init(struct user_area *a)
 static void threads_start(struct user_area *a, struct io_list *list)
 {
 	struct threads *t = a->priv;
+	struct io_req *req;
 
 	pthread_mutex_lock(&a->lock);
-	while (list->nr)
-		io_list_add(&t->todo, io_list_take(list));
+	while ((req = io_list_take(list)))
+		io_list_add(&t->todo, req);
 	pthread_cond_broadcast(&t->more);
 	pthread_mutex_unlock(&a->lock);
 }

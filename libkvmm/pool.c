@@ -180,13 +180,16 @@ int kvmm_pool_open(struct kvmm *kv, const char *name, unsigned int flags,
 		   struct kvmm_pool **out)
 {
 	struct kvmm_pool_open arg = { .size = sizeof(arg), .flags = flags };
+	struct kvmm_pool *pool;
 	int err;
 
 	if (!out || flags & ~KVMM_POOL_RDONLY)
 		return kvmm_ret(-EINVAL);
 	err = set_name(arg.name, name);
 	if (!err)
-		err = kv->ops->pool_open(kv, &arg, out);
+		err = kv->ops->pool_open(kv, &arg, &pool);
+	if (!err)
+		*out = pool;
 	return kvmm_ret(err);
 }
 

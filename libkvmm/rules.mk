@@ -7,7 +7,7 @@ LIBKVMM_OBJ := $(patsubst %.c,$(O)/%.o,$(filter-out libkvmm/example.c, \
 	$(wildcard libkvmm/*.c)) $(wildcard kmod/core/*.c))
 LIBKVMM_SO := $(O)/libkvmm.so.0
 LIBKVMM_A := $(O)/libkvmm.a
-LIBKVMM_LIBS := -luring -lisal
+LIBKVMM_LIBS := -luring -lisal -lcrypto
 LIBKVMM_MAN3 := $(wildcard libkvmm/man/*.3)
 LIBKVMM_MAN7 := $(wildcard libkvmm/man/*.7)
 

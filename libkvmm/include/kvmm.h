@@ -18,6 +18,7 @@
 #include <linux/kvmm.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -348,6 +349,77 @@ long kvmm_hint(struct kvmm_pool *pool, uint64_t handle, unsigned int permille,
  */
 int kvmm_reclaim(struct kvmm_pool *pool, unsigned int keep,
 		 struct kvmm_reclaim *result);
+
+/* ---- keys ---- */
+
+struct kvmm_keyer;
+
+/**
+ * struct kvmm_key_opts - what all keys of an engine depend on
+ * @size: sizeof(struct kvmm_key_opts)
+ * @domain: whatever makes KV data of equal tokens different: model, revision
+ *	of the weights, data type, layout, block size; a field each, which
+ *	never run together
+ * @nr_domain: number of fields
+ * @salt: keeps tenants apart: equal tokens under different salts have
+ *	different keys; NULL: none
+ * @salt_len: bytes
+ */
+struct kvmm_key_opts {
+	size_t size;
+	const struct iovec *domain;
+	unsigned int nr_domain;
+	const void *salt;
+	size_t salt_len;
+};
+
+/**
+ * kvmm_keyer_new() - get ready to make keys
+ * @out: set on success
+ * @opts: copied into a hash; need not stay
+ *
+ * Return: 0; -EINVAL; -ENOMEM; -EIO: libcrypto has no SHA-256.
+ */
+int kvmm_keyer_new(struct kvmm_keyer **out, const struct kvmm_key_opts *opts);
+
+/**
+ * kvmm_keyer_free() - done making keys
+ * @k: NULL is fine
+ */
+void kvmm_keyer_free(struct kvmm_keyer *k);
+
+/**
+ * kvmm_key_chain() - keys of a run of tokens, block by block
+ * @k: the keyer
+ * @parent: key of the block before the first, NULL: there is none
+ * @tokens: the tokens
+ * @n: how many
+ * @block_tokens: tokens of a block; what is left over makes a partial block,
+ *	whose key is never that of a whole one
+ * @extra: for each block bytes that its content depends on too (adapter, hash
+ *	of an image); NULL: none for any
+ * @keys: room for (n + block_tokens - 1) / block_tokens keys
+ *
+ * Each key depends on all before it: equal keys mean equal prefixes.  The
+ * format is fixed: keys made by another process or version are the same.
+ * Return: number of keys; -EINVAL; -ENOMEM; -EIO.
+ */
+long kvmm_key_chain(const struct kvmm_keyer *k, const void *parent,
+		    const uint32_t *tokens, size_t n, unsigned int block_tokens,
+		    const struct iovec *extra, void *keys);
+
+/**
+ * kvmm_key_wrap() - a key from an engine's own hash of a block
+ * @k: the keyer: its domain and salt count
+ * @group: cache group of a model that has several; else 0
+ * @hash: the engine's hash, which must itself depend on the whole prefix
+ * @len: bytes, at least 1
+ * @key: KVMM_KEY_LEN bytes
+ *
+ * Return: 0; -EINVAL; -ENOMEM; -EIO.
+ */
+int kvmm_key_wrap(const struct kvmm_keyer *k, uint64_t group, const void *hash,
+		  size_t len, void *key);
 
 #ifdef __cplusplus
 }
