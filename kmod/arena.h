@@ -1,15 +1,41 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The pages of the arena, for I/O.
+ * The pages of the arena: for I/O, and for arena.c and populate.c, which share
+ * them.
  */
 #ifndef KVMM_ARENA_H
 #define KVMM_ARENA_H
 
 #include <linux/bvec.h>
+#include <linux/fs.h>
 #include <linux/types.h>
 
-struct kvmm_pool;
+#include "kvmm_mod.h"
 
+struct shmem_sb_info;
+
+static inline struct inode *kvmm_arena_inode(struct kvmm_pool *pool)
+{
+	return file_inode(pool->arena.file);
+}
+
+static inline struct shmem_sb_info *kvmm_arena_sbinfo(struct vfsmount *mnt)
+{
+	return mnt->mnt_sb->s_fs_info;
+}
+
+/* log2 of a frame's pages */
+static inline unsigned int kvmm_frame_page_shift(const struct kvmm_pool *pool)
+{
+	return pool->block_shift - PAGE_SHIFT;
+}
+
+unsigned int kvmm_frames_of(const struct kvmm_pool *pool, pgoff_t start,
+			    pgoff_t end);
+void kvmm_arena_release(struct kvmm_pool *pool, pgoff_t start, pgoff_t end);
+void kvmm_arena_punch(struct kvmm_pool *pool, pgoff_t start, pgoff_t end);
+bool kvmm_next_run(struct kvmm_pool *pool, bool online, u32 *first, u32 *last,
+		   u32 end);
 unsigned int kvmm_arena_bvec(struct kvmm_pool *pool, u64 pos, size_t len,
 			     struct bio_vec *bvec, unsigned int max,
 			     size_t *bytes);

@@ -41,8 +41,7 @@ union kvmm_arg {
 };
 
 /**
- * struct kvmm_ioctl - one command
- * @cmd: its number
+ * struct kvmm_ioctl - one command, at its number in the table
  * @size: sizeof() its struct today
  * @min_size: sizeof() its struct when it was first published
  * @needs: KVMM_ANY, KVMM_BOUND or KVMM_WRITER; KVMM_IN
@@ -50,7 +49,6 @@ union kvmm_arg {
  *	fails
  */
 struct kvmm_ioctl {
-	unsigned int cmd;
 	unsigned int size;
 	unsigned int min_size;
 	unsigned int needs;
@@ -58,59 +56,49 @@ struct kvmm_ioctl {
 		       void *arg);
 };
 
-#define KVMM_IOCTL(_cmd, _struct, _last, _needs, _execute)		\
+#define KVMM_IOCTL(_cmd, _arg, _min_size, _needs, _execute)		\
 	[_IOC_NR(_cmd)] = {						\
-		.cmd = (_cmd),						\
-		.size = sizeof(struct _struct) +			\
-			BUILD_BUG_ON_ZERO(sizeof(struct _struct) >	\
-					  sizeof(union kvmm_arg)),	\
-		.min_size = offsetofend(struct _struct, _last),		\
+		.size = sizeof_field(union kvmm_arg, _arg),		\
+		.min_size = (_min_size),				\
 		.needs = (_needs),					\
 		.execute = (_execute),					\
 	}
 
 static const struct kvmm_ioctl kvmm_ioctls[] = {
-	KVMM_IOCTL(KVMM_INFO, kvmm_info, version, KVMM_ANY, kvmm_do_info),
-	KVMM_IOCTL(KVMM_POOL_CREATE, kvmm_pool_create, arena_size, KVMM_ANY,
+	KVMM_IOCTL(KVMM_INFO, info, 80, KVMM_ANY, kvmm_do_info),
+	KVMM_IOCTL(KVMM_POOL_CREATE, pool_create, 112, KVMM_ANY,
 		   kvmm_do_pool_create),
-	KVMM_IOCTL(KVMM_POOL_OPEN, kvmm_pool_open, arena_size, KVMM_ANY,
+	KVMM_IOCTL(KVMM_POOL_OPEN, pool_open, 96, KVMM_ANY,
 		   kvmm_do_pool_open),
-	KVMM_IOCTL(KVMM_POOL_DESTROY, kvmm_pool_destroy, name,
-		   KVMM_ANY | KVMM_IN, kvmm_do_pool_destroy),
-	KVMM_IOCTL(KVMM_POOL_LIST, kvmm_pool_list, done, KVMM_ANY,
-		   kvmm_do_pool_list),
-	KVMM_IOCTL(KVMM_POOL_RESET, kvmm_pool_reset, epoch, KVMM_WRITER,
+	KVMM_IOCTL(KVMM_POOL_DESTROY, pool_destroy, 72, KVMM_ANY | KVMM_IN,
+		   kvmm_do_pool_destroy),
+	KVMM_IOCTL(KVMM_POOL_LIST, pool_list, 32, KVMM_ANY, kvmm_do_pool_list),
+	KVMM_IOCTL(KVMM_POOL_RESET, pool_reset, 16, KVMM_WRITER,
 		   kvmm_do_pool_reset),
-	KVMM_IOCTL(KVMM_POOL_STAT, kvmm_pool_stat, clients_dead, KVMM_BOUND,
+	KVMM_IOCTL(KVMM_POOL_STAT, pool_stat, 336, KVMM_BOUND,
 		   kvmm_do_pool_stat),
-	KVMM_IOCTL(KVMM_POOL_CLOCK, kvmm_pool_clock, now_ms,
-		   KVMM_WRITER | KVMM_IN, kvmm_do_pool_clock),
-	KVMM_IOCTL(KVMM_POPULATE, kvmm_populate, __reserved, KVMM_WRITER,
-		   kvmm_do_populate),
-	KVMM_IOCTL(KVMM_SWAP_ATTACH, kvmm_swap_attach, offset, KVMM_WRITER,
+	KVMM_IOCTL(KVMM_POOL_CLOCK, pool_clock, 16, KVMM_WRITER | KVMM_IN,
+		   kvmm_do_pool_clock),
+	KVMM_IOCTL(KVMM_POPULATE, populate, 24, KVMM_WRITER, kvmm_do_populate),
+	KVMM_IOCTL(KVMM_SWAP_ATTACH, swap_attach, 24, KVMM_WRITER,
 		   kvmm_do_swap_attach),
-	KVMM_IOCTL(KVMM_SWAP_DETACH, kvmm_swap_detach, flags,
-		   KVMM_WRITER | KVMM_IN, kvmm_do_swap_detach),
-	KVMM_IOCTL(KVMM_ALLOC, kvmm_alloc, done, KVMM_WRITER, kvmm_do_alloc),
-	KVMM_IOCTL(KVMM_PUBLISH, kvmm_publish, done, KVMM_WRITER,
-		   kvmm_do_publish),
-	KVMM_IOCTL(KVMM_LOOKUP, kvmm_lookup, prefix, KVMM_BOUND,
-		   kvmm_do_lookup),
-	KVMM_IOCTL(KVMM_TOUCH, kvmm_batch, done, KVMM_BOUND, kvmm_do_touch),
-	KVMM_IOCTL(KVMM_PIN, kvmm_batch, done, KVMM_BOUND, kvmm_do_pin),
-	KVMM_IOCTL(KVMM_UNPIN, kvmm_batch, done, KVMM_BOUND, kvmm_do_unpin),
-	KVMM_IOCTL(KVMM_DROP, kvmm_batch, done, KVMM_WRITER, kvmm_do_drop),
-	KVMM_IOCTL(KVMM_QUERY, kvmm_batch, done, KVMM_BOUND, kvmm_do_query),
-	KVMM_IOCTL(KVMM_KEYS, kvmm_keys, done, KVMM_BOUND, kvmm_do_keys),
-	KVMM_IOCTL(KVMM_REQUEST_END, kvmm_request_end, done, KVMM_WRITER,
+	KVMM_IOCTL(KVMM_SWAP_DETACH, swap_detach, 8, KVMM_WRITER | KVMM_IN,
+		   kvmm_do_swap_detach),
+	KVMM_IOCTL(KVMM_ALLOC, alloc, 32, KVMM_WRITER, kvmm_do_alloc),
+	KVMM_IOCTL(KVMM_PUBLISH, publish, 24, KVMM_WRITER, kvmm_do_publish),
+	KVMM_IOCTL(KVMM_LOOKUP, lookup, 32, KVMM_BOUND, kvmm_do_lookup),
+	KVMM_IOCTL(KVMM_TOUCH, batch, 24, KVMM_BOUND, kvmm_do_touch),
+	KVMM_IOCTL(KVMM_PIN, batch, 24, KVMM_BOUND, kvmm_do_pin),
+	KVMM_IOCTL(KVMM_UNPIN, batch, 24, KVMM_BOUND, kvmm_do_unpin),
+	KVMM_IOCTL(KVMM_DROP, batch, 24, KVMM_WRITER, kvmm_do_drop),
+	KVMM_IOCTL(KVMM_QUERY, batch, 24, KVMM_BOUND, kvmm_do_query),
+	KVMM_IOCTL(KVMM_KEYS, keys, 32, KVMM_BOUND, kvmm_do_keys),
+	KVMM_IOCTL(KVMM_REQUEST_END, request_end, 24, KVMM_WRITER,
 		   kvmm_do_request_end),
-	KVMM_IOCTL(KVMM_HINT, kvmm_hint, __reserved, KVMM_WRITER, kvmm_do_hint),
-	KVMM_IOCTL(KVMM_RECLAIM, kvmm_reclaim, purged, KVMM_WRITER,
-		   kvmm_do_reclaim),
-	KVMM_IOCTL(KVMM_SWAP_OUT, kvmm_swap, result, KVMM_WRITER,
-		   kvmm_do_swap_out),
-	KVMM_IOCTL(KVMM_SWAP_IN, kvmm_swap, result, KVMM_BOUND,
-		   kvmm_do_swap_in),
+	KVMM_IOCTL(KVMM_HINT, hint, 32, KVMM_WRITER, kvmm_do_hint),
+	KVMM_IOCTL(KVMM_RECLAIM, reclaim, 24, KVMM_WRITER, kvmm_do_reclaim),
+	KVMM_IOCTL(KVMM_SWAP_OUT, swap, 32, KVMM_WRITER, kvmm_do_swap_out),
+	KVMM_IOCTL(KVMM_SWAP_IN, swap, 32, KVMM_BOUND, kvmm_do_swap_in),
 };
 
 static int kvmm_check_client(struct kvmm_client *client, unsigned int needs)
@@ -144,7 +132,7 @@ static long kvmm_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	if (nr >= ARRAY_SIZE(kvmm_ioctls))
 		return -ENOTTY;
 	op = &kvmm_ioctls[array_index_nospec(nr, ARRAY_SIZE(kvmm_ioctls))];
-	if (!op->execute || op->cmd != cmd)
+	if (!op->execute || cmd != _IO(KVMM_IOCTL_TYPE, nr))
 		return -ENOTTY;
 
 	if (get_user(usize, (u32 __user *)ptr))

@@ -58,7 +58,7 @@ struct kvmm_arena {
 	struct file *file;
 	u64 size;
 	struct rw_semaphore sem;
-	struct mutex unit[KVMM_UNIT_LOCKS];
+	struct mutex unit[KVMM_UNIT_LOCKS];	/* one thread a unit */
 	unsigned int max_segs;
 };
 
@@ -120,9 +120,9 @@ struct kvmm_pool {
 	struct kobject kobj;
 	struct completion kobj_gone;
 
-	struct mutex area_lock;
+	struct mutex area_lock;			/* attach, detach */
 
-	struct mutex lock;
+	struct mutex lock;			/* all up to @wait */
 	struct kvmm_core core;
 	bool dead;
 	u64 now_ms;
@@ -148,7 +148,7 @@ struct kvmm_client {
 	struct kvmm_pool *pool;
 	u32 id;
 	bool rdonly;
-	struct mutex lock;
+	struct mutex lock;			/* binding, @buf */
 	union {
 		struct kvmm_block_ref refs[KVMM_CORE_BATCH];
 		struct kvmm_publish_entry publish[KVMM_CORE_BATCH];
@@ -163,7 +163,7 @@ struct kvmm_client {
 /**
  * kvmm_pool_wait() - wait for something about a pool, or for a signal
  * @pool: the pool
- * @cond: what is waited for
+ * @cond: what is waited for; does not sleep
  *
  * io_uring interrupts the waits of a task to post its completions; restarting
  * a command for that would lose what it did.  So only real signals count, and
@@ -173,16 +173,21 @@ struct kvmm_client {
  */
 #define kvmm_pool_wait(pool, cond)					\
 ({									\
+	wait_queue_head_t *__head = &(pool)->wait;			\
 	int __wait_ret = 0;						\
+	DEFINE_WAIT(__wait);						\
 									\
-	while (!(cond)) {						\
+	for (;;) {							\
+		prepare_to_wait(__head, &__wait, TASK_KILLABLE);	\
+		if (cond)						\
+			break;						\
 		if (task_sigpending(current)) {				\
 			__wait_ret = -EINTR;				\
 			break;						\
 		}							\
-		wait_event_killable_timeout((pool)->wait, cond,		\
-					    KVMM_SIGNAL_JIFFIES);	\
+		schedule_timeout(KVMM_SIGNAL_JIFFIES);			\
 	}								\
+	finish_wait(__head, &__wait);					\
 	__wait_ret;							\
 })
 
@@ -212,17 +217,21 @@ struct kvmm_pool *kvmm_client_pool(struct kvmm_client *client);
 extern struct mutex kvmm_pools_lock;
 
 u64 kvmm_pool_now(struct kvmm_pool *pool);
+struct kvmm_pool *kvmm_pool_after(u64 id);
 void kvmm_pool_put(struct kvmm_pool *pool);
 bool kvmm_pool_owned(const struct kvmm_pool *pool);
 u32 kvmm_pools_count(void);
-void kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st);
-
-int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg);
 int kvmm_do_pool_create(struct kvmm_client *client, struct file *file,
 			void *arg);
 int kvmm_do_pool_open(struct kvmm_client *client, struct file *file, void *arg);
 int kvmm_do_pool_destroy(struct kvmm_client *client, struct file *file,
 			 void *arg);
+
+/* ---- info.c ---- */
+
+void kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st);
+
+int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg);
 int kvmm_do_pool_list(struct kvmm_client *client, struct file *file, void *arg);
 int kvmm_do_pool_reset(struct kvmm_client *client, struct file *file,
 		       void *arg);
@@ -232,13 +241,16 @@ int kvmm_do_pool_clock(struct kvmm_client *client, struct file *file,
 
 /* ---- arena.c ---- */
 
-extern atomic64_t kvmm_pinned_bytes;
-
 int kvmm_arena_init(struct kvmm_pool *pool);
 void kvmm_arena_revoke(struct kvmm_pool *pool);
 void kvmm_arena_exit(struct kvmm_pool *pool);
 int kvmm_arena_mmap(struct kvmm_pool *pool, struct vm_area_struct *vma,
 		    bool rdonly);
+
+/* ---- populate.c ---- */
+
+extern atomic64_t kvmm_pinned_bytes;
+
 int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg);
 
 /* ---- batch.c ---- */

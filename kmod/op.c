@@ -324,17 +324,17 @@ static bool kvmm_op_complete(struct kvmm_op *op)
 {
 	long res = op->res;
 
+	if (res < 0 && kvmm_op_may_retry(op)) {
+		kvmm_op_issue_later(op);
+		return false;
+	}
 	if (res > 0 && res <= op->part) {
 		op->pos += res;
-		if (op->pos < op->len && res % op->area->align) {
-			op->err = -EIO;
-		} else if (op->pos < op->len) {
+		if (op->pos < op->len && !(res % op->area->align)) {
 			kvmm_op_issue_later(op);
 			return false;
 		}
-	} else if (res < 0 && kvmm_op_may_retry(op)) {
-		kvmm_op_issue_later(op);
-		return false;
+		op->err = op->pos < op->len ? -EIO : 0;
 	} else {
 		/* Nothing read is the end of the file: someone cut it. */
 		op->err = res < 0 ? res : -EIO;

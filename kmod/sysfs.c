@@ -53,75 +53,16 @@ static const struct attribute_group kvmm_group = {
 /**
  * struct kvmm_pool_attr - a file of a pool
  * @attr: the file
+ * @wide: the counter has 64 bits, else 32
  * @offset: of a counter in struct kvmm_pool_stat
- * @size: of that counter
  * @show: or what prints something else; the pool is locked and not dead
  */
 struct kvmm_pool_attr {
 	struct attribute attr;
+	bool wide;
 	u32 offset;
-	u32 size;
 	ssize_t (*show)(struct kvmm_pool *pool, char *buf);
 };
-
-#define KVMM_STAT_FIELD(_name, _field)					\
-	static struct kvmm_pool_attr pool_##_name##_attr = {		\
-		.attr = { .name = #_name, .mode = 0444 },		\
-		.offset = offsetof(struct kvmm_pool_stat, _field),	\
-		.size = sizeof_field(struct kvmm_pool_stat, _field),	\
-	}
-#define KVMM_STAT(_name)	KVMM_STAT_FIELD(_name, _name)
-
-KVMM_STAT(epoch);
-KVMM_STAT(block_size);
-KVMM_STAT(nr_frames);
-KVMM_STAT(nr_slots);
-KVMM_STAT(nr_clients);
-KVMM_STAT(degraded);
-KVMM_STAT(checksums);
-KVMM_STAT(frames_online);
-KVMM_STAT(frames_free);
-KVMM_STAT(frames_quarantined);
-KVMM_STAT(slots_free);
-KVMM_STAT_FIELD(blocks_free, blocks[KVMM_FREE]);
-KVMM_STAT_FIELD(blocks_filling, blocks[KVMM_FILLING]);
-KVMM_STAT_FIELD(blocks_resident, blocks[KVMM_RESIDENT]);
-KVMM_STAT_FIELD(blocks_writing, blocks[KVMM_WRITING]);
-KVMM_STAT_FIELD(blocks_clean, blocks[KVMM_CLEAN]);
-KVMM_STAT_FIELD(blocks_swapped, blocks[KVMM_SWAPPED]);
-KVMM_STAT_FIELD(blocks_reading, blocks[KVMM_READING]);
-KVMM_STAT(blocks_pinned);
-KVMM_STAT(pins);
-KVMM_STAT(allocs);
-KVMM_STAT(alloc_fails);
-KVMM_STAT(publishes);
-KVMM_STAT(publish_dups);
-KVMM_STAT(lookups);
-KVMM_STAT(hits_memory);
-KVMM_STAT(hits_swap);
-KVMM_STAT(hits_pending);
-KVMM_STAT(misses);
-KVMM_STAT(evicted);
-KVMM_STAT(purged);
-KVMM_STAT(slots_evicted);
-KVMM_STAT(expired);
-KVMM_STAT(dropped);
-KVMM_STAT(swap_outs);
-KVMM_STAT(swap_ins);
-KVMM_STAT(swap_out_bytes);
-KVMM_STAT(swap_in_bytes);
-KVMM_STAT(write_errors);
-KVMM_STAT(read_errors);
-KVMM_STAT(checksum_errors);
-KVMM_STAT(requests);
-KVMM_STAT(output_tokens);
-KVMM_STAT(clients_dead);
-
-#define KVMM_SHOW(_name)						\
-	static struct kvmm_pool_attr pool_##_name##_attr = {		\
-		.attr = { .name = #_name, .mode = 0444 },		\
-		.show = pool_##_name##_show,				\
-	}
 
 static ssize_t pool_uid_show(struct kvmm_pool *pool, char *buf)
 {
@@ -177,70 +118,73 @@ static ssize_t pool_area_offset_show(struct kvmm_pool *pool, char *buf)
 	return sysfs_emit(buf, "%lld\n", pool->area ? pool->area->offset : 0);
 }
 
-KVMM_SHOW(uid);
-KVMM_SHOW(gid);
-KVMM_SHOW(mode);
-KVMM_SHOW(policy);
-KVMM_SHOW(max_slots);
-KVMM_SHOW(quarantine_ms);
-KVMM_SHOW(area);
-KVMM_SHOW(area_offset);
+#define KVMM_FILE(_name)						\
+	.attr = { .name = (_name), .mode = 0444 }
+#define KVMM_SHOW(_name, _show)						\
+	{ KVMM_FILE(_name), .show = (_show) }
+#define KVMM_U32(_name, _field)						\
+	{ KVMM_FILE(_name),						\
+	  .offset = offsetof(struct kvmm_pool_stat, _field) }
+#define KVMM_U64(_name, _field)						\
+	{ KVMM_FILE(_name), .wide = true,				\
+	  .offset = offsetof(struct kvmm_pool_stat, _field) }
 
-static struct attribute *kvmm_pool_attrs[] = {
-	&pool_uid_attr.attr,
-	&pool_gid_attr.attr,
-	&pool_mode_attr.attr,
-	&pool_policy_attr.attr,
-	&pool_max_slots_attr.attr,
-	&pool_quarantine_ms_attr.attr,
-	&pool_area_attr.attr,
-	&pool_area_offset_attr.attr,
-	&pool_epoch_attr.attr,
-	&pool_block_size_attr.attr,
-	&pool_nr_frames_attr.attr,
-	&pool_nr_slots_attr.attr,
-	&pool_nr_clients_attr.attr,
-	&pool_degraded_attr.attr,
-	&pool_checksums_attr.attr,
-	&pool_frames_online_attr.attr,
-	&pool_frames_free_attr.attr,
-	&pool_frames_quarantined_attr.attr,
-	&pool_slots_free_attr.attr,
-	&pool_blocks_free_attr.attr,
-	&pool_blocks_filling_attr.attr,
-	&pool_blocks_resident_attr.attr,
-	&pool_blocks_writing_attr.attr,
-	&pool_blocks_clean_attr.attr,
-	&pool_blocks_swapped_attr.attr,
-	&pool_blocks_reading_attr.attr,
-	&pool_blocks_pinned_attr.attr,
-	&pool_pins_attr.attr,
-	&pool_allocs_attr.attr,
-	&pool_alloc_fails_attr.attr,
-	&pool_publishes_attr.attr,
-	&pool_publish_dups_attr.attr,
-	&pool_lookups_attr.attr,
-	&pool_hits_memory_attr.attr,
-	&pool_hits_swap_attr.attr,
-	&pool_hits_pending_attr.attr,
-	&pool_misses_attr.attr,
-	&pool_evicted_attr.attr,
-	&pool_purged_attr.attr,
-	&pool_slots_evicted_attr.attr,
-	&pool_expired_attr.attr,
-	&pool_dropped_attr.attr,
-	&pool_swap_outs_attr.attr,
-	&pool_swap_ins_attr.attr,
-	&pool_swap_out_bytes_attr.attr,
-	&pool_swap_in_bytes_attr.attr,
-	&pool_write_errors_attr.attr,
-	&pool_read_errors_attr.attr,
-	&pool_checksum_errors_attr.attr,
-	&pool_requests_attr.attr,
-	&pool_output_tokens_attr.attr,
-	&pool_clients_dead_attr.attr,
-	NULL,
+static struct kvmm_pool_attr kvmm_pool_files[] = {
+	KVMM_SHOW("uid", pool_uid_show),
+	KVMM_SHOW("gid", pool_gid_show),
+	KVMM_SHOW("mode", pool_mode_show),
+	KVMM_SHOW("policy", pool_policy_show),
+	KVMM_SHOW("max_slots", pool_max_slots_show),
+	KVMM_SHOW("quarantine_ms", pool_quarantine_ms_show),
+	KVMM_SHOW("area", pool_area_show),
+	KVMM_SHOW("area_offset", pool_area_offset_show),
+	KVMM_U64("epoch", epoch),
+	KVMM_U32("block_size", block_size),
+	KVMM_U32("nr_frames", nr_frames),
+	KVMM_U32("nr_slots", nr_slots),
+	KVMM_U32("nr_clients", nr_clients),
+	KVMM_U32("degraded", degraded),
+	KVMM_U32("checksums", checksums),
+	KVMM_U64("frames_online", frames_online),
+	KVMM_U64("frames_free", frames_free),
+	KVMM_U64("frames_quarantined", frames_quarantined),
+	KVMM_U64("slots_free", slots_free),
+	KVMM_U64("blocks_free", blocks[KVMM_FREE]),
+	KVMM_U64("blocks_filling", blocks[KVMM_FILLING]),
+	KVMM_U64("blocks_resident", blocks[KVMM_RESIDENT]),
+	KVMM_U64("blocks_writing", blocks[KVMM_WRITING]),
+	KVMM_U64("blocks_clean", blocks[KVMM_CLEAN]),
+	KVMM_U64("blocks_swapped", blocks[KVMM_SWAPPED]),
+	KVMM_U64("blocks_reading", blocks[KVMM_READING]),
+	KVMM_U64("blocks_pinned", blocks_pinned),
+	KVMM_U64("pins", pins),
+	KVMM_U64("allocs", allocs),
+	KVMM_U64("alloc_fails", alloc_fails),
+	KVMM_U64("publishes", publishes),
+	KVMM_U64("publish_dups", publish_dups),
+	KVMM_U64("lookups", lookups),
+	KVMM_U64("hits_memory", hits_memory),
+	KVMM_U64("hits_swap", hits_swap),
+	KVMM_U64("hits_pending", hits_pending),
+	KVMM_U64("misses", misses),
+	KVMM_U64("evicted", evicted),
+	KVMM_U64("purged", purged),
+	KVMM_U64("slots_evicted", slots_evicted),
+	KVMM_U64("expired", expired),
+	KVMM_U64("dropped", dropped),
+	KVMM_U64("swap_outs", swap_outs),
+	KVMM_U64("swap_ins", swap_ins),
+	KVMM_U64("swap_out_bytes", swap_out_bytes),
+	KVMM_U64("swap_in_bytes", swap_in_bytes),
+	KVMM_U64("write_errors", write_errors),
+	KVMM_U64("read_errors", read_errors),
+	KVMM_U64("checksum_errors", checksum_errors),
+	KVMM_U64("requests", requests),
+	KVMM_U64("output_tokens", output_tokens),
+	KVMM_U64("clients_dead", clients_dead),
 };
+
+static struct attribute *kvmm_pool_attrs[ARRAY_SIZE(kvmm_pool_files) + 1];
 ATTRIBUTE_GROUPS(kvmm_pool);
 
 static ssize_t kvmm_pool_stat_show(struct kvmm_pool *pool,
@@ -250,9 +194,9 @@ static ssize_t kvmm_pool_stat_show(struct kvmm_pool *pool,
 	const void *field = (const char *)&st + a->offset;
 
 	kvmm_pool_stat(pool, &st);
-	if (a->size == sizeof(u32))
-		return sysfs_emit(buf, "%u\n", *(const u32 *)field);
-	return sysfs_emit(buf, "%llu\n", *(const u64 *)field);
+	if (a->wide)
+		return sysfs_emit(buf, "%llu\n", *(const u64 *)field);
+	return sysfs_emit(buf, "%u\n", *(const u32 *)field);
 }
 
 static ssize_t kvmm_pool_attr_show(struct kobject *kobj,
@@ -316,7 +260,10 @@ void kvmm_sysfs_del_pool(struct kvmm_pool *pool)
 int kvmm_sysfs_init(void)
 {
 	int ret = -ENOMEM;
+	size_t i;
 
+	for (i = 0; i < ARRAY_SIZE(kvmm_pool_files); i++)
+		kvmm_pool_attrs[i] = &kvmm_pool_files[i].attr;
 	kvmm_kobj = kobject_create_and_add("kvmm", kernel_kobj);
 	if (!kvmm_kobj)
 		return -ENOMEM;

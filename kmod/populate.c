@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Giving frames their memory: KVMM_POPULATE.
+ *
+ * Memory comes in units: the frames of one huge page, or one larger frame.  A
+ * unit comes online as a whole as soon as it is there, while the pool works on.
+ * Several threads may populate at once; pages are charged to their cgroups.
+ */
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
+#include <linux/shmem_fs.h>
+
+#include "arena.h"
+#include "kvmm_mod.h"
+
+/* Bytes of all frames that are online, and of those just coming. */
+atomic64_t kvmm_pinned_bytes;
+
+/* A cgroup or machine without memory is an error here, not an OOM kill. */
+#define KVMM_ARENA_GFP	(GFP_HIGHUSER | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
+/* Frames of one huge page; larger frames are populated one by one. */
+static u32 kvmm_unit_frames(const struct kvmm_pool *pool)
+{
+	if (pool->block_shift >= PMD_SHIFT)
+		return 1;
+	return 1U << (PMD_SHIFT - pool->block_shift);
+}
+
+/* Change the limit of blocks by @pages. */
+static void kvmm_arena_allow(struct kvmm_pool *pool, long pages)
+{
+	struct shmem_sb_info *sbinfo = kvmm_arena_sbinfo(pool->arena.mnt);
+
+	raw_spin_lock(&sbinfo->stat_lock);
+	sbinfo->max_blocks += pages;
+	raw_spin_unlock(&sbinfo->stat_lock);
+}
+
+/* Get zeroed memory for pages @start to before @end, or for none of them. */
+static int kvmm_arena_fill(struct kvmm_pool *pool, pgoff_t start, pgoff_t end)
+{
+	struct address_space *mapping = kvmm_arena_inode(pool)->i_mapping;
+	pgoff_t index = start;
+	int ret = 0;
+
+	while (index < end) {
+		struct page *page;
+		struct folio *folio;
+		pgoff_t next;
+
+		if (fatal_signal_pending(current)) {
+			ret = -EINTR;
+			break;
+		}
+		page = shmem_read_mapping_page_gfp(mapping, index,
+						   KVMM_ARENA_GFP);
+		if (IS_ERR(page)) {
+			ret = PTR_ERR(page);
+			break;
+		}
+		folio = page_folio(page);
+		next = min(folio_next_index(folio), end);
+		folio_ref_add(folio, kvmm_frames_of(pool, index, next) - 1);
+		/* A clean page of shmem would be a page nobody wrote. */
+		set_page_dirty(page);
+		index = next;
+		cond_resched();
+	}
+	if (ret && index > start) {
+		kvmm_arena_release(pool, start, index);
+		kvmm_arena_punch(pool, start, index);
+	}
+	return ret;
+}
+
+static unsigned int kvmm_arena_count_segs(struct kvmm_pool *pool, u32 first,
+					  u32 last)
+{
+	size_t len = 1UL << pool->block_shift;
+	unsigned int most = 1;
+	size_t bytes;
+	u32 f;
+
+	for (f = first; f < last; f++)
+		most = max(most, kvmm_arena_bvec(pool,
+						 (u64)f << pool->block_shift,
+						 len, NULL, UINT_MAX, &bytes));
+	return most;
+}
+
+/* Frames @first to before @last have memory: hand them to the core. */
+static void kvmm_arena_online(struct kvmm_pool *pool, u32 first, u32 last)
+{
+	unsigned int segs = kvmm_arena_count_segs(pool, first, last);
+
+	while (first < last) {
+		u32 n = min_t(u32, last - first, KVMM_CORE_BATCH);
+
+		mutex_lock(&pool->lock);
+		if (pool->arena.max_segs < segs)
+			WRITE_ONCE(pool->arena.max_segs, segs);
+		kvmm_core_frames_online(&pool->core, first, n);
+		mutex_unlock(&pool->lock);
+		first += n;
+	}
+	wake_up_all(&pool->wait);
+}
+
+/*
+ * While the limit was raised for a frame to come, a client that touched some
+ * other frame may have got its memory.  Take it back.
+ */
+static int kvmm_arena_sweep(struct kvmm_pool *pool)
+{
+	unsigned int shift = kvmm_frame_page_shift(pool);
+	u32 first = 0;
+	u32 last;
+	int ret;
+
+	ret = down_write_killable(&pool->arena.sem);
+	if (ret)
+		return ret;
+	while (kvmm_next_run(pool, false, &first, &last,
+			     pool->core.cfg.nr_frames)) {
+		kvmm_arena_punch(pool, (pgoff_t)first << shift,
+				 (pgoff_t)last << shift);
+		first = last;
+	}
+	up_write(&pool->arena.sem);
+	return 0;
+}
+
+static int kvmm_arena_lock(struct kvmm_pool *pool, bool whole)
+{
+	return whole ? down_read_killable(&pool->arena.sem) :
+		       down_write_killable(&pool->arena.sem);
+}
+
+static void kvmm_arena_unlock(struct kvmm_pool *pool, bool whole)
+{
+	if (whole)
+		up_read(&pool->arena.sem);
+	else
+		up_write(&pool->arena.sem);
+}
+
+/*
+ * Frames of a run within a unit.  A run that is not made of whole huge pages
+ * has the arena for itself: then the limit has no room for a huge page, which
+ * would give memory to frames that are not in the run.
+ */
+static int kvmm_try_run(struct kvmm_pool *pool, u32 first, u32 last)
+{
+	unsigned int shift = kvmm_frame_page_shift(pool);
+	pgoff_t start = (pgoff_t)first << shift;
+	pgoff_t end = (pgoff_t)last << shift;
+	bool whole = !((start | end) & (PTRS_PER_PTE - 1));
+	int ret;
+
+	ret = kvmm_arena_lock(pool, whole);
+	if (ret)
+		return ret;
+	if (!i_size_read(kvmm_arena_inode(pool))) {
+		ret = -ENODEV;
+		goto out;
+	}
+	kvmm_arena_allow(pool, end - start);
+	ret = kvmm_arena_fill(pool, start, end);
+	if (ret)
+		kvmm_arena_allow(pool, -(long)(end - start));
+	else
+		kvmm_arena_online(pool, first, last);
+out:
+	kvmm_arena_unlock(pool, whole);
+	return ret;
+}
+
+static int kvmm_populate_run(struct kvmm_pool *pool, u32 first, u32 last)
+{
+	u64 bytes = (u64)(last - first) << pool->block_shift;
+	u64 max = READ_ONCE(kvmm_max_bytes);
+	int tries = 3;
+	int ret;
+
+	if (atomic64_add_return(bytes, &kvmm_pinned_bytes) > max && max) {
+		ret = -ENOMEM;
+		goto err;
+	}
+	do {
+		ret = kvmm_try_run(pool, first, last);
+		if (ret != -ENOSPC || !--tries)
+			break;
+		ret = kvmm_arena_sweep(pool);
+	} while (!ret);
+	if (!ret)
+		return 0;
+err:
+	atomic64_sub(bytes, &kvmm_pinned_bytes);
+	return ret == -ENOSPC ? -ENOMEM : ret;
+}
+
+/* Frames @first to before @last, all in one unit. */
+static int kvmm_populate_unit(struct kvmm_pool *pool, u32 first, u32 last)
+{
+	struct kvmm_arena *arena = &pool->arena;
+	u32 unit = first / kvmm_unit_frames(pool);
+	struct mutex *lock = &arena->unit[unit % KVMM_UNIT_LOCKS];
+	u32 end = last;
+	int ret;
+
+	ret = mutex_lock_killable(lock);
+	if (ret)
+		return ret;
+	while (!ret && kvmm_next_run(pool, false, &first, &last, end)) {
+		ret = kvmm_populate_run(pool, first, last);
+		first = last;
+	}
+	mutex_unlock(lock);
+	/* No frames were found in a pool that died meanwhile. */
+	if (!ret && READ_ONCE(pool->dead))
+		ret = -ENODEV;
+	return ret;
+}
+
+int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg)
+{
+	struct kvmm_pool *pool = client->pool;
+	struct kvmm_populate *a = arg;
+	u32 unit = kvmm_unit_frames(pool);
+	u64 frame = a->first;
+	u64 end = (u64)a->first + a->count;
+	int ret;
+
+	a->done = 0;
+	if (a->flags || a->__reserved || !a->count ||
+	    end > pool->core.cfg.nr_frames)
+		return -EINVAL;
+
+	while (frame < end) {
+		u64 next = min(round_down(frame, unit) + unit, end);
+
+		if (task_sigpending(current))
+			return -EINTR;
+		ret = kvmm_populate_unit(pool, frame, next);
+		if (ret)
+			return ret;
+		a->done += next - frame;
+		frame = next;
+		cond_resched();
+	}
+	return 0;
+}
+
