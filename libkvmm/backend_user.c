@@ -257,8 +257,8 @@ fail:
 }
 
 /* A client of @up, for which the caller has taken up->users. */
-static struct kvmm_pool *client_new(struct user_pool *up, bool rdonly,
-				    int *err)
+static struct user_client *client_new(struct user_pool *up, bool rdonly,
+				      int *err)
 {
 	struct user_client *cl = calloc(1, sizeof(*cl));
 
@@ -293,15 +293,16 @@ static struct kvmm_pool *client_new(struct user_pool *up, bool rdonly,
 		return NULL;
 	}
 	*err = 0;
-	return &cl->pool;
+	return cl;
 }
 
 static int user_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
 			    struct kvmm_pool **out)
 {
 	struct user_backend *ub = user_backend(kv);
-	struct user_pool *up, **link;
+	struct user_pool *up = NULL, **link;
 	int err = check_create(arg);
+	struct user_client *cl;
 
 	if (err)
 		return err;
@@ -314,7 +315,7 @@ static int user_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
 		err = pool_new(kv, arg, &up);
 	if (err)
 		goto out;
-	*out = client_new(up, false, &err);
+	cl = client_new(up, false, &err);
 	if (err) {
 		pool_free(up);
 		goto out;
@@ -326,6 +327,7 @@ static int user_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
 	*link = up;
 	ub->nr_pools++;
 	arg->arena_size = up->arena_bytes;
+	*out = &cl->pool;
 out:
 	pthread_mutex_unlock(&ub->lock);
 	return err;
@@ -351,6 +353,7 @@ static int user_pool_open(struct kvmm *kv, struct kvmm_pool_open *arg,
 {
 	struct user_backend *ub = user_backend(kv);
 	bool rdonly = arg->flags & KVMM_POOL_RDONLY;
+	struct user_client *cl = NULL;
 	struct user_pool *up;
 	int err = check_name(arg->name);
 
@@ -363,9 +366,11 @@ static int user_pool_open(struct kvmm *kv, struct kvmm_pool_open *arg,
 	else if (!may_open(up, rdonly))
 		err = -EACCES;
 	else
-		*out = client_new(up, rdonly, &err);
-	if (!err)
+		cl = client_new(up, rdonly, &err);
+	if (cl) {
 		up->users++;
+		*out = &cl->pool;
+	}
 	pthread_mutex_unlock(&ub->lock);
 	return err;
 }
