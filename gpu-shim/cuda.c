@@ -21,7 +21,7 @@ static int cuda_attr(struct cuda_gpu *c, unsigned int attr)
 }
 
 /* The device's PCI address; empty: the driver doesn't say. */
-static void cuda_pci(struct cuda_gpu *c, cu_device device, char pci[16])
+static void cuda_pci(struct cuda_gpu *c, cu_device_t device, char pci[16])
 {
 	char text[32] = "";
 
@@ -34,7 +34,7 @@ static void cuda_pci(struct cuda_gpu *c, cu_device device, char pci[16])
 static int cuda_by_pci(struct cuda_gpu *c, const char *pci, int nr, int *index)
 {
 	char want[16], have[16];
-	cu_device device;
+	cu_device_t device;
 	int i;
 
 	gpu_pci_parse(pci, want);
@@ -51,9 +51,9 @@ static int cuda_by_pci(struct cuda_gpu *c, const char *pci, int nr, int *index)
 }
 
 /* Index of a device handle. */
-static int cuda_index(struct cuda_gpu *c, cu_device want, int nr)
+static int cuda_index(struct cuda_gpu *c, cu_device_t want, int nr)
 {
-	cu_device device;
+	cu_device_t device;
 	int i;
 
 	for (i = 0; i < nr; i++)
@@ -64,10 +64,10 @@ static int cuda_index(struct cuda_gpu *c, cu_device want, int nr)
 
 /* Which device: the named one, the current context's, or the only one. */
 static int cuda_choose(struct cuda_gpu *c, const struct kvmm_gpu_opts *opts,
-		       cu_context current, cu_device current_device)
+		       cu_context_t current, cu_device_t current_device)
 {
 	int nr = 0, index = 0, r;
-	cu_result res = c->api.device_count(&nr);
+	cu_result_t res = c->api.device_count(&nr);
 
 	if (res)
 		return gpu_cuda_fail(c, res, "cuDeviceGetCount",
@@ -106,9 +106,9 @@ static int cuda_choose(struct cuda_gpu *c, const struct kvmm_gpu_opts *opts,
 /* The caller's context where there is one on the device, else the primary. */
 static int cuda_context(struct cuda_gpu *c, const struct kvmm_gpu_opts *opts)
 {
-	cu_context current = NULL;
-	cu_device device = 0;
-	cu_result res = c->api.ctx_current(&current);
+	cu_context_t current = NULL;
+	cu_device_t device = 0;
+	cu_result_t res = c->api.ctx_current(&current);
 	int r;
 
 	if (res)
@@ -213,8 +213,8 @@ static int cuda_reg(struct kvmm_gpu *gpu, void *addr, size_t bytes,
 		    uint64_t *dev)
 {
 	struct cuda_gpu *c = to_cuda(gpu);
-	cu_deviceptr ptr = 0;
-	cu_result res;
+	cu_deviceptr_t ptr = 0;
+	cu_result_t res;
 	int r = gpu_cuda_enter(c);
 
 	if (r)
@@ -242,7 +242,7 @@ out:
 static int cuda_unreg(struct kvmm_gpu *gpu, void *addr)
 {
 	struct cuda_gpu *c = to_cuda(gpu);
-	cu_result res;
+	cu_result_t res;
 	int r = gpu_cuda_enter(c);
 
 	if (r)
@@ -269,8 +269,8 @@ static int cuda_stream_create(struct kvmm_gpu *gpu,
 			      struct kvmm_gpu_stream **out)
 {
 	struct cuda_gpu *c = to_cuda(gpu);
-	cu_stream native;
-	cu_result res;
+	cu_stream_t native;
+	cu_result_t res;
 	int r = gpu_cuda_enter(c);
 
 	if (r)
@@ -291,9 +291,9 @@ static int cuda_stream_wrap(struct kvmm_gpu *gpu, void *native,
 			    struct kvmm_gpu_stream **out)
 {
 	struct cuda_gpu *c = to_cuda(gpu);
-	cu_context ctx = c->ctx;
-	cu_stream stream = native;
-	cu_result res = CU_SUCCESS;
+	cu_context_t ctx = c->ctx;
+	cu_stream_t stream = native;
+	cu_result_t res = CU_SUCCESS;
 	int r = gpu_cuda_enter(c);
 
 	if (r)
@@ -315,7 +315,7 @@ static int cuda_stream_wrap(struct kvmm_gpu *gpu, void *native,
 static int cuda_stream_sync(struct kvmm_gpu_stream *stream)
 {
 	struct cuda_gpu *c = to_cuda(stream->gpu);
-	cu_result res;
+	cu_result_t res;
 	int r = gpu_cuda_enter(c);
 
 	if (r)
@@ -353,8 +353,8 @@ static int cuda_event_wrap(struct kvmm_gpu *gpu, void *native,
 static int cuda_event_create(struct kvmm_gpu *gpu, struct kvmm_gpu_event **out)
 {
 	struct cuda_gpu *c = to_cuda(gpu);
-	cu_event native;
-	cu_result res;
+	cu_event_t native;
+	cu_result_t res;
 	int r = gpu_cuda_enter(c);
 
 	if (r)
@@ -376,7 +376,7 @@ static int cuda_event_record(struct kvmm_gpu_event *event,
 			     struct kvmm_gpu_stream *stream)
 {
 	struct cuda_gpu *c = to_cuda(event->gpu);
-	cu_result res;
+	cu_result_t res;
 	int r = gpu_cuda_enter(c);
 
 	if (r)
@@ -392,7 +392,7 @@ static int cuda_event_record(struct kvmm_gpu_event *event,
 static int cuda_event_query(struct kvmm_gpu_event *event)
 {
 	struct cuda_gpu *c = to_cuda(event->gpu);
-	cu_result res;
+	cu_result_t res;
 	int r = gpu_cuda_enter(c);
 
 	if (r)
@@ -409,7 +409,7 @@ static int cuda_event_query(struct kvmm_gpu_event *event)
 static int cuda_event_wait(struct kvmm_gpu_event *event)
 {
 	struct cuda_gpu *c = to_cuda(event->gpu);
-	cu_result res;
+	cu_result_t res;
 	int r = gpu_cuda_enter(c);
 
 	if (r)
@@ -437,7 +437,7 @@ static int cuda_stream_wait(struct kvmm_gpu_stream *stream,
 			    struct kvmm_gpu_event *event)
 {
 	struct cuda_gpu *c = to_cuda(stream->gpu);
-	cu_result res;
+	cu_result_t res;
 	int r = gpu_cuda_enter(c);
 
 	if (r)

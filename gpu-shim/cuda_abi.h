@@ -25,14 +25,14 @@
 #include <stdint.h>
 
 /* CUresult, and the other enums, have the size of unsigned int */
-typedef unsigned int cu_result;
-typedef int cu_device;
-typedef unsigned long long cu_deviceptr;
-typedef struct CUctx_st *cu_context;
-typedef struct CUstream_st *cu_stream;
-typedef struct CUevent_st *cu_event;
-typedef struct CUmod_st *cu_module;
-typedef struct CUfunc_st *cu_function;
+typedef unsigned int cu_result_t;
+typedef int cu_device_t;
+typedef unsigned long long cu_deviceptr_t;
+typedef struct CUctx_st *cu_context_t;
+typedef struct CUstream_st *cu_stream_t;
+typedef struct CUevent_st *cu_event_t;
+typedef struct CUmod_st *cu_module_t;
+typedef struct CUfunc_st *cu_function_t;
 
 /* name, value; CU_SUCCESS is CUDA_SUCCESS and so on */
 #define CUDA_RESULTS(X)                                                        \
@@ -96,8 +96,8 @@ enum {
 };
 
 /* The default stream by its two names; handles of streams are pointers. */
-#define CU_LEGACY_STREAM ((cu_stream)1)
-#define CU_THREAD_STREAM ((cu_stream)2)
+#define CU_LEGACY_STREAM ((cu_stream_t)1)
+#define CU_THREAD_STREAM ((cu_stream_t)2)
 
 /* CUmemcpyAttributes; the locations are hints for managed memory only */
 struct cu_memcpy_attrs {
@@ -112,11 +112,11 @@ struct cu_memcpy_attrs {
 struct CUmemcpyAttributes_st;
 
 /* cuGetProcAddress of 11.3 and of 12.0, found by dlsym */
-typedef cu_result (*cu_get_proc_v1_fn)(const char *symbol, void **fn,
-				       int version, uint64_t flags);
-typedef cu_result (*cu_get_proc_v2_fn)(const char *symbol, void **fn,
-				       int version, uint64_t flags,
-				       unsigned int *status);
+typedef cu_result_t (*cu_get_proc_v1_fn)(const char *symbol, void **fn,
+					 int version, uint64_t flags);
+typedef cu_result_t (*cu_get_proc_v2_fn)(const char *symbol, void **fn,
+					 int version, uint64_t flags,
+					 unsigned int *status);
 
 /*
  * Entry points: our name, the driver's, the version of the ABI, arguments.
@@ -124,67 +124,68 @@ typedef cu_result (*cu_get_proc_v2_fn)(const char *symbol, void **fn,
  */
 #define CUDA_REQUIRED(X)                                                       \
 	X(init, cuInit, 2000, (unsigned int))                                  \
-	X(error_name, cuGetErrorName, 6000, (cu_result, const char **))        \
-	X(error_string, cuGetErrorString, 6000, (cu_result, const char **))    \
+	X(error_name, cuGetErrorName, 6000, (cu_result_t, const char **))      \
+	X(error_string, cuGetErrorString, 6000, (cu_result_t, const char **))  \
 	X(device_count, cuDeviceGetCount, 2000, (int *))                       \
-	X(device_get, cuDeviceGet, 2000, (cu_device *, int))                   \
-	X(device_name, cuDeviceGetName, 2000, (char *, int, cu_device))        \
+	X(device_get, cuDeviceGet, 2000, (cu_device_t *, int))                 \
+	X(device_name, cuDeviceGetName, 2000, (char *, int, cu_device_t))      \
 	X(device_attr, cuDeviceGetAttribute, 2000,                             \
-	  (int *, unsigned int, cu_device))                                    \
-	X(device_pci, cuDeviceGetPCIBusId, 4010, (char *, int, cu_device))     \
+	  (int *, unsigned int, cu_device_t))                                  \
+	X(device_pci, cuDeviceGetPCIBusId, 4010, (char *, int, cu_device_t))   \
 	X(primary_retain, cuDevicePrimaryCtxRetain, 7000,                      \
-	  (cu_context *, cu_device))                                           \
-	X(primary_release, cuDevicePrimaryCtxRelease, 11000, (cu_device))      \
-	X(ctx_current, cuCtxGetCurrent, 4000, (cu_context *))                  \
-	X(ctx_push, cuCtxPushCurrent, 4000, (cu_context))                      \
-	X(ctx_pop, cuCtxPopCurrent, 4000, (cu_context *))                      \
-	X(ctx_device, cuCtxGetDevice, 2000, (cu_device *))                     \
+	  (cu_context_t *, cu_device_t))                                       \
+	X(primary_release, cuDevicePrimaryCtxRelease, 11000, (cu_device_t))    \
+	X(ctx_current, cuCtxGetCurrent, 4000, (cu_context_t *))                \
+	X(ctx_push, cuCtxPushCurrent, 4000, (cu_context_t))                    \
+	X(ctx_pop, cuCtxPopCurrent, 4000, (cu_context_t *))                    \
+	X(ctx_device, cuCtxGetDevice, 2000, (cu_device_t *))                   \
 	X(host_register, cuMemHostRegister, 6050,                              \
 	  (void *, size_t, unsigned int))                                      \
 	X(host_unregister, cuMemHostUnregister, 4000, (void *))                \
 	X(host_dev_ptr, cuMemHostGetDevicePointer, 3020,                       \
-	  (cu_deviceptr *, void *, unsigned int))                              \
-	X(mem_alloc, cuMemAlloc, 3020, (cu_deviceptr *, size_t))               \
-	X(mem_free, cuMemFree, 3020, (cu_deviceptr))                           \
+	  (cu_deviceptr_t *, void *, unsigned int))                            \
+	X(mem_alloc, cuMemAlloc, 3020, (cu_deviceptr_t *, size_t))             \
+	X(mem_free, cuMemFree, 3020, (cu_deviceptr_t))                         \
 	X(copy_in, cuMemcpyHtoDAsync, 3020,                                    \
-	  (cu_deviceptr, const void *, size_t, cu_stream))                     \
+	  (cu_deviceptr_t, const void *, size_t, cu_stream_t))                 \
 	X(copy_out, cuMemcpyDtoHAsync, 3020,                                   \
-	  (void *, cu_deviceptr, size_t, cu_stream))                           \
-	X(stream_create, cuStreamCreate, 2000, (cu_stream *, unsigned int))    \
-	X(stream_destroy, cuStreamDestroy, 4000, (cu_stream))                  \
-	X(stream_sync, cuStreamSynchronize, 2000, (cu_stream))                 \
+	  (void *, cu_deviceptr_t, size_t, cu_stream_t))                       \
+	X(stream_create, cuStreamCreate, 2000, (cu_stream_t *, unsigned int))  \
+	X(stream_destroy, cuStreamDestroy, 4000, (cu_stream_t))                \
+	X(stream_sync, cuStreamSynchronize, 2000, (cu_stream_t))               \
 	X(stream_wait, cuStreamWaitEvent, 3020,                                \
-	  (cu_stream, cu_event, unsigned int))                                 \
-	X(stream_ctx, cuStreamGetCtx, 9020, (cu_stream, cu_context *))         \
-	X(event_create, cuEventCreate, 2000, (cu_event *, unsigned int))       \
-	X(event_destroy, cuEventDestroy, 4000, (cu_event))                     \
-	X(event_record, cuEventRecord, 2000, (cu_event, cu_stream))            \
-	X(event_query, cuEventQuery, 2000, (cu_event))                         \
-	X(event_sync, cuEventSynchronize, 2000, (cu_event))                    \
+	  (cu_stream_t, cu_event_t, unsigned int))                             \
+	X(stream_ctx, cuStreamGetCtx, 9020, (cu_stream_t, cu_context_t *))     \
+	X(event_create, cuEventCreate, 2000, (cu_event_t *, unsigned int))     \
+	X(event_destroy, cuEventDestroy, 4000, (cu_event_t))                   \
+	X(event_record, cuEventRecord, 2000, (cu_event_t, cu_stream_t))        \
+	X(event_query, cuEventQuery, 2000, (cu_event_t))                       \
+	X(event_sync, cuEventSynchronize, 2000, (cu_event_t))                  \
 	X(module_load, cuModuleLoadDataEx, 2010,                               \
-	  (cu_module *, const void *, unsigned int, unsigned int *, void **))  \
+	  (cu_module_t *, const void *, unsigned int, unsigned int *,          \
+	   void **))                                                           \
 	X(module_function, cuModuleGetFunction, 2000,                          \
-	  (cu_function *, cu_module, const char *))                            \
-	X(module_unload, cuModuleUnload, 2000, (cu_module))                    \
+	  (cu_function_t *, cu_module_t, const char *))                        \
+	X(module_unload, cuModuleUnload, 2000, (cu_module_t))                  \
 	X(launch, cuLaunchKernel, 4000,                                        \
-	  (cu_function, unsigned int, unsigned int, unsigned int,              \
-	   unsigned int, unsigned int, unsigned int, unsigned int, cu_stream,  \
-	   void **, void **))
+	  (cu_function_t, unsigned int, unsigned int, unsigned int,            \
+	   unsigned int, unsigned int, unsigned int, unsigned int,             \
+	   cu_stream_t, void **, void **))
 
 #define CUDA_OPTIONAL(X)                                                       \
 	X(batch_12, cuMemcpyBatchAsync, 12080,                                 \
-	  (cu_deviceptr *, cu_deviceptr *, size_t *, size_t,                   \
+	  (cu_deviceptr_t *, cu_deviceptr_t *, size_t *, size_t,               \
 	   struct CUmemcpyAttributes_st *, size_t *, size_t, size_t *,         \
-	   cu_stream))                                                         \
+	   cu_stream_t))                                                       \
 	X(batch_13, cuMemcpyBatchAsync, 13000,                                 \
-	  (cu_deviceptr *, cu_deviceptr *, size_t *, size_t,                   \
-	   struct CUmemcpyAttributes_st *, size_t *, size_t, cu_stream))
+	  (cu_deviceptr_t *, cu_deviceptr_t *, size_t *, size_t,               \
+	   struct CUmemcpyAttributes_st *, size_t *, size_t, cu_stream_t))
 
 /* The driver's entry points; cuda_api.c fills it in. */
 struct cuda_api {
 	void *dl;
 	int version;
-#define X(name, symbol, since, args) cu_result (*name) args;
+#define X(name, symbol, since, args) cu_result_t(*name) args;
 	CUDA_REQUIRED(X)
 	CUDA_OPTIONAL(X)
 #undef X

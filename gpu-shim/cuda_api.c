@@ -29,7 +29,7 @@ static const struct cuda_symbol symbols[] = {
 #undef X
 };
 
-static int cuda_errno(cu_result res)
+static int cuda_errno(cu_result_t res)
 {
 	switch (res) {
 	case CU_ERROR_OUT_OF_MEMORY:
@@ -61,7 +61,7 @@ static int cuda_errno(cu_result res)
 }
 
 /* What the user can do about it, where we know better than the driver. */
-static const char *cuda_advice(cu_result res)
+static const char *cuda_advice(cu_result_t res)
 {
 	switch (res) {
 	case CU_ERROR_STUB_LIBRARY:
@@ -84,7 +84,7 @@ static const char *cuda_advice(cu_result res)
 	}
 }
 
-int gpu_cuda_fail(struct cuda_gpu *c, cu_result res, const char *call,
+int gpu_cuda_fail(struct cuda_gpu *c, cu_result_t res, const char *call,
 		  const char *doing)
 {
 	const char *name = NULL, *text = NULL;
@@ -114,7 +114,7 @@ static void *cuda_lookup(const struct cuda_lookup *get, const char *name,
 {
 	unsigned int status = CU_PROC_FOUND;
 	void *fn = NULL;
-	cu_result res;
+	cu_result_t res;
 
 	if (get->v2)
 		res = get->v2(name, &fn, version, CU_PROC_LEGACY, &status);
@@ -139,7 +139,7 @@ static int cuda_symbols(struct cuda_gpu *c)
 					);
 		memcpy(&get.v1, &fn, sizeof(fn));
 	}
-	for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(symbols); i++) {
 		const struct cuda_symbol *s = &symbols[i];
 
 		fn = NULL;
@@ -158,8 +158,8 @@ static int cuda_symbols(struct cuda_gpu *c)
 static int cuda_version(struct cuda_gpu *c)
 {
 	void *fn = dlsym(c->api.dl, "cuDriverGetVersion");
-	cu_result (*get)(int *version);
-	cu_result res;
+	cu_result_t (*get)(int *version);
+	cu_result_t res;
 
 	if (!fn)
 		return gpu_fail(&c->gpu, ENOSYS,
@@ -179,7 +179,7 @@ static int cuda_version(struct cuda_gpu *c)
 
 int gpu_cuda_load(struct cuda_gpu *c, const char *path)
 {
-	cu_result res;
+	cu_result_t res;
 	int r;
 
 	/* a driver that runs threads must not be unmapped under them */
@@ -210,7 +210,7 @@ void gpu_cuda_unload(struct cuda_gpu *c)
 
 int gpu_cuda_enter(struct cuda_gpu *c)
 {
-	cu_result res = c->api.ctx_push(c->ctx);
+	cu_result_t res = c->api.ctx_push(c->ctx);
 
 	if (res)
 		return gpu_cuda_fail(c, res, "cuCtxPushCurrent",
@@ -220,7 +220,7 @@ int gpu_cuda_enter(struct cuda_gpu *c)
 
 void gpu_cuda_leave(struct cuda_gpu *c)
 {
-	cu_context old;
+	cu_context_t old;
 
 	/* it can only fail where the context was destroyed under us, and then
 	 * the next call says so

@@ -21,8 +21,8 @@
 
 struct calibration {
 	struct cuda_gpu *c;
-	cu_stream stream;
-	cu_deviceptr dev;
+	cu_stream_t stream;
+	cu_deviceptr_t dev;
 	char *host;
 	uint64_t host_dev;
 	/* best time in ns, by direction, size and path */
@@ -57,7 +57,7 @@ static int measure(struct calibration *cal, enum kvmm_gpu_dir dir, int size,
 
 	for (i = 0; i <= ROUNDS; i++) {
 		uint64_t start = now_ns(), ns;
-		cu_result res;
+		cu_result_t res;
 
 		r = gpu_cuda_submit(c, cal->stream, path, dir, &found, 1);
 		if (r)
@@ -133,8 +133,8 @@ static void decide(struct calibration *cal)
 static int calibrate_memory(struct calibration *cal)
 {
 	struct cuda_gpu *c = cal->c;
-	cu_deviceptr host_dev;
-	cu_result res;
+	cu_deviceptr_t host_dev;
+	cu_result_t res;
 	int r;
 
 	res = c->api.mem_alloc(&cal->dev, DEV_BYTES);
@@ -169,7 +169,7 @@ free:
 int gpu_cuda_calibrate(struct cuda_gpu *c)
 {
 	struct calibration cal = {.c = c};
-	cu_result res;
+	cu_result_t res;
 	int r;
 
 	cal.host = mmap(NULL, HOST_BYTES, PROT_READ | PROT_WRITE,

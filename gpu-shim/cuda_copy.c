@@ -21,7 +21,7 @@
 /* One call of submit: what has been gathered and not yet handed over. */
 struct submit {
 	struct cuda_gpu *c;
-	cu_stream stream;
+	cu_stream_t stream;
 	enum kvmm_gpu_dir dir;
 	bool default_stream;
 	/* for the kernel */
@@ -30,8 +30,8 @@ struct submit {
 	uint32_t most;		/* fragments of the longest group */
 	/* for the batch */
 	size_t nr;
-	cu_deviceptr dst[BATCH];
-	cu_deviceptr src[BATCH];
+	cu_deviceptr_t dst[BATCH];
+	cu_deviceptr_t src[BATCH];
 	size_t bytes[BATCH];
 };
 
@@ -41,7 +41,7 @@ static int launch_flush(struct submit *s)
 	void *params[] = {&s->args};
 	enum cuda_unit unit = CUDA_UNIT_1;
 	uint32_t nr = s->args.nr, x;
-	cu_result res;
+	cu_result_t res;
 
 	if (!nr)
 		return 0;
@@ -98,7 +98,7 @@ static int batch_flush(struct submit *s)
 	};
 	struct CUmemcpyAttributes_st *a = (void *)&attrs;
 	size_t from = 0, bad = SIZE_MAX, nr = s->nr;
-	cu_result res;
+	cu_result_t res;
 
 	if (!nr)
 		return 0;
@@ -141,7 +141,7 @@ static int plain_copy(struct submit *s, const struct gpu_frags *f)
 	const struct cuda_api *api = &s->c->api;
 	uint64_t dev = f->dev;
 	char *host = f->host;
-	cu_result res;
+	cu_result_t res;
 	size_t i;
 
 	for (i = 0; i < f->count; i++) {
@@ -185,7 +185,7 @@ static int submit_frags(struct submit *s, enum kvmm_gpu_path path,
 	}
 }
 
-int gpu_cuda_submit(struct cuda_gpu *c, cu_stream stream,
+int gpu_cuda_submit(struct cuda_gpu *c, cu_stream_t stream,
 		    enum kvmm_gpu_path path, enum kvmm_gpu_dir dir,
 		    const struct gpu_copy *copies, size_t nr)
 {
@@ -227,7 +227,7 @@ static int copy_load_kernel(struct cuda_gpu *c)
 	unsigned int options[] = {CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_BYTES};
 	/* a number is passed as a pointer */
 	void *values[] = {log, (void *)sizeof(log)};
-	cu_result res;
+	cu_result_t res;
 	int i, r;
 
 	res = c->api.module_load(&c->module, gpu_cuda_ptx, 2, options, values);

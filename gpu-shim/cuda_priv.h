@@ -21,11 +21,11 @@ enum cuda_unit {
 struct cuda_gpu {
 	struct kvmm_gpu gpu;
 	struct cuda_api api;
-	cu_device device;
-	cu_context ctx;
+	cu_device_t device;
+	cu_context_t ctx;
 	bool retained;
-	cu_module module;
-	cu_function copy_fn[CUDA_UNITS];
+	cu_module_t module;
+	cu_function_t copy_fn[CUDA_UNITS];
 	enum kvmm_gpu_path path;
 };
 
@@ -39,7 +39,7 @@ int gpu_cuda_load(struct cuda_gpu *c, const char *path);
 void gpu_cuda_unload(struct cuda_gpu *c);
 
 /* Sets the sentence for a result of the driver; returns -errno. */
-int gpu_cuda_fail(struct cuda_gpu *c, cu_result res, const char *call,
+int gpu_cuda_fail(struct cuda_gpu *c, cu_result_t res, const char *call,
 		  const char *doing);
 
 /* Makes the device's context the thread's current one, and back. */
@@ -52,7 +52,7 @@ void gpu_cuda_copy_exit(struct cuda_gpu *c);
 int gpu_cuda_calibrate(struct cuda_gpu *c);
 
 /* Submits by one given path (not AUTO), or by the chosen ones. */
-int gpu_cuda_submit(struct cuda_gpu *c, cu_stream stream,
+int gpu_cuda_submit(struct cuda_gpu *c, cu_stream_t stream,
 		    enum kvmm_gpu_path path, enum kvmm_gpu_dir dir,
 		    const struct gpu_copy *copies, size_t nr);
 

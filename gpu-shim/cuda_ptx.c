@@ -26,19 +26,19 @@
 /* One load of the four: it, and what depends on it, is skipped at the end. */
 #define LOAD(N, OFF, TYPE, REG) \
 	"	add.u32		%i" #N ", %i0, " OFF ";\n" \
-	"	setp.lt.u32	%p" #N ", %i" #N ", %bytes;\n" \
+	"	setp.lt.u32	%t" #N ", %i" #N ", %bytes;\n" \
 	"	cvt.u64.u32	%o" #N ", %i" #N ";\n" \
 	"	add.u64		%s" #N ", %src, %o" #N ";\n" \
 	"	add.u64		%d" #N ", %dst, %o" #N ";\n" \
-	"	@%p" #N " ld.global." TYPE " " REG ", [%s" #N "];\n"
+	"	@%t" #N " ld.global." TYPE " " REG ", [%s" #N "];\n"
 
 #define STORE(N, TYPE, REG) \
-	"	@%p" #N " st.global." TYPE " [%d" #N "], " REG ";\n"
+	"	@%t" #N " st.global." TYPE " [%d" #N "], " REG ";\n"
 
 #define KERNEL(NAME, SHIFT, STEP, STEP2, STEP3, STEP4, TYPE, R1, R2, R3, R4) \
 	".visible .entry " NAME "(.param .align 8 .b8 args[4008])\n" \
 	"{\n" \
-	"	.reg .pred	%p<8>;\n" \
+	"	.reg .pred	%t<8>;\n" \
 	"	.reg .b32	%f, %count, %bytes, %nx, %y, %start;\n" \
 	"	.reg .b32	%i<5>, %v<17>;\n" \
 	"	.reg .b16	%h<5>;\n" \
@@ -60,15 +60,15 @@
 	"	mov.u32		%start, %tid.x;\n" \
 	"	shl.b32		%start, %start, " SHIFT ";\n" \
 	"NEXT_FRAGMENT:\n" \
-	"	setp.ge.u32	%p5, %f, %count;\n" \
-	"	@%p5 bra	DONE;\n" \
+	"	setp.ge.u32	%t5, %f, %count;\n" \
+	"	@%t5 bra	DONE;\n" \
 	"	cvt.u64.u32	%wide, %f;\n" \
 	"	mad.lo.u64	%src, %wide, %sstep, %src0;\n" \
 	"	mad.lo.u64	%dst, %wide, %dstep, %dst0;\n" \
 	"	mov.u32		%i0, %start;\n" \
 	"NEXT_FOUR:\n" \
-	"	setp.ge.u32	%p6, %i0, %bytes;\n" \
-	"	@%p6 bra	FRAGMENT_DONE;\n" \
+	"	setp.ge.u32	%t6, %i0, %bytes;\n" \
+	"	@%t6 bra	FRAGMENT_DONE;\n" \
 	LOAD(1, "0", TYPE, R1) \
 	LOAD(2, STEP, TYPE, R2) \
 	LOAD(3, STEP2, TYPE, R3) \

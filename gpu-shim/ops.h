@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <pthread.h>
 
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
 /**
  * struct gpu_frags - fragments at equal distances, as a backend copies them
  * @dev: device address of the first

@@ -9,37 +9,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-FAKE_EXPORT cu_result cuMemcpyHtoDAsync_v2(cu_deviceptr dst, const void *src,
-					   size_t bytes, cu_stream stream);
-FAKE_EXPORT cu_result cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr src,
-					   size_t bytes, cu_stream stream);
-FAKE_EXPORT cu_result cuMemcpyBatchAsync(cu_deviceptr *dsts,
-					 cu_deviceptr *srcs, size_t *sizes,
-					 size_t count,
-					 struct CUmemcpyAttributes_st *attrs,
-					 size_t *attr_idx, size_t nr_attrs,
-					 size_t *fail_idx, cu_stream stream);
-FAKE_EXPORT cu_result cuMemcpyBatchAsync_v2(cu_deviceptr *dsts,
-					    cu_deviceptr *srcs, size_t *sizes,
-					    size_t count,
-					    struct CUmemcpyAttributes_st *attrs,
-					    size_t *attr_idx, size_t nr_attrs,
-					    cu_stream stream);
-FAKE_EXPORT cu_result cuModuleLoadDataEx(cu_module *module, const void *image,
-					 unsigned int nr,
-					 unsigned int *options, void **values);
-FAKE_EXPORT cu_result cuModuleGetFunction(cu_function *fn, cu_module module,
-					  const char *name);
-FAKE_EXPORT cu_result cuModuleUnload(cu_module module);
-FAKE_EXPORT cu_result cuLaunchKernel(cu_function fn, unsigned int gx,
-				     unsigned int gy, unsigned int gz,
-				     unsigned int bx, unsigned int by,
-				     unsigned int bz, unsigned int shared,
-				     cu_stream stream, void **params,
-				     void **extra);
+FAKE_EXPORT cu_result_t cuMemcpyHtoDAsync_v2(cu_deviceptr_t dst,
+					     const void *src, size_t bytes,
+					     cu_stream_t stream);
+FAKE_EXPORT cu_result_t cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr_t src,
+					     size_t bytes, cu_stream_t stream);
+FAKE_EXPORT cu_result_t cuMemcpyBatchAsync(
+	cu_deviceptr_t *dsts, cu_deviceptr_t *srcs, size_t *sizes, size_t count,
+	struct CUmemcpyAttributes_st *attrs, size_t *attr_idx, size_t nr_attrs,
+	size_t *fail_idx, cu_stream_t stream);
+FAKE_EXPORT cu_result_t
+cuMemcpyBatchAsync_v2(cu_deviceptr_t *dsts, cu_deviceptr_t *srcs, size_t *sizes,
+		      size_t count, struct CUmemcpyAttributes_st *attrs,
+		      size_t *attr_idx, size_t nr_attrs, cu_stream_t stream);
+FAKE_EXPORT cu_result_t cuModuleLoadDataEx(cu_module_t *module,
+					   const void *image, unsigned int nr,
+					   unsigned int *options,
+					   void **values);
+FAKE_EXPORT cu_result_t cuModuleGetFunction(cu_function_t *fn,
+					    cu_module_t module,
+					    const char *name);
+FAKE_EXPORT cu_result_t cuModuleUnload(cu_module_t module);
+FAKE_EXPORT cu_result_t cuLaunchKernel(cu_function_t fn, unsigned int gx,
+				       unsigned int gy, unsigned int gz,
+				       unsigned int bx, unsigned int by,
+				       unsigned int bz, unsigned int shared,
+				       cu_stream_t stream, void **params,
+				       void **extra);
 
-static cu_result submit_one(struct fake_ctx *ctx, cu_stream stream,
-			    const struct fake_piece *piece)
+static cu_result_t submit_one(struct fake_ctx *ctx, cu_stream_t stream,
+			      const struct fake_piece *piece)
 {
 	struct fake_stream *s = fake_stream_get(ctx, stream);
 	struct fake_op *op;
@@ -56,24 +55,24 @@ static cu_result submit_one(struct fake_ctx *ctx, cu_stream stream,
  * reach it, pageable memory.  (The real driver stages pageable memory, and
  * quietly becomes synchronous: the shim must never ask for that.)
  */
-static cu_result host_side(const void *addr, size_t bytes,
-			   struct fake_range **range, char **data)
+static cu_result_t host_side(const void *addr, size_t bytes,
+			     struct fake_range **range, char **data)
 {
-	enum fake_place place = fake_resolve((uintptr_t)addr, bytes, true,
-					     range, data);
+	enum fake_place place =
+		fake_resolve((uintptr_t)addr, bytes, true, range, data);
 
 	if (place == PLACE_HOST || (place == PLACE_PAGEABLE && fake.pageable))
 		return CU_SUCCESS;
 	return CU_ERROR_INVALID_VALUE;
 }
 
-cu_result cuMemcpyHtoDAsync_v2(cu_deviceptr dst, const void *src, size_t bytes,
-			       cu_stream stream)
+cu_result_t cuMemcpyHtoDAsync_v2(cu_deviceptr_t dst, const void *src,
+				 size_t bytes, cu_stream_t stream)
 {
 	struct fake_piece p = {.bytes = bytes};
 	struct fake_ctx *ctx;
 	char *data;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuMemcpyHtoDAsync", &ctx);
@@ -91,13 +90,13 @@ cu_result cuMemcpyHtoDAsync_v2(cu_deviceptr dst, const void *src, size_t bytes,
 	return res;
 }
 
-cu_result cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr src, size_t bytes,
-			       cu_stream stream)
+cu_result_t cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr_t src, size_t bytes,
+				 cu_stream_t stream)
 {
 	struct fake_piece p = {.bytes = bytes};
 	struct fake_ctx *ctx;
 	char *data;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuMemcpyDtoHAsync", &ctx);
@@ -115,7 +114,7 @@ cu_result cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr src, size_t bytes,
 }
 
 /* An address as a kernel or a batch may use it. */
-static bool device_side(cu_deviceptr ptr, size_t bytes,
+static bool device_side(cu_deviceptr_t ptr, size_t bytes,
 			struct fake_range **range, char **data)
 {
 	enum fake_place place = fake_resolve(ptr, bytes, false, range, data);
@@ -124,8 +123,8 @@ static bool device_side(cu_deviceptr ptr, size_t bytes,
 	       (place == PLACE_PAGEABLE && fake.pageable);
 }
 
-static cu_result batch_attrs(const struct cu_memcpy_attrs *attrs,
-			     const size_t *idx, size_t nr, size_t count)
+static cu_result_t batch_attrs(const struct cu_memcpy_attrs *attrs,
+			       const size_t *idx, size_t nr, size_t count)
 {
 	size_t i;
 
@@ -146,14 +145,15 @@ static cu_result batch_attrs(const struct cu_memcpy_attrs *attrs,
 	return CU_SUCCESS;
 }
 
-static cu_result batch(cu_deviceptr *dsts, cu_deviceptr *srcs, size_t *sizes,
-		       size_t count, const struct cu_memcpy_attrs *attrs,
-		       size_t *idx, size_t nr, size_t *bad, cu_stream stream)
+static cu_result_t batch(cu_deviceptr_t *dsts, cu_deviceptr_t *srcs,
+			 size_t *sizes, size_t count,
+			 const struct cu_memcpy_attrs *attrs, size_t *idx,
+			 size_t nr, size_t *bad, cu_stream_t stream)
 {
 	struct fake_stream *s;
 	struct fake_ctx *ctx;
 	struct fake_op *op;
-	cu_result res;
+	cu_result_t res;
 	size_t i;
 
 	pthread_mutex_lock(&fake.lock);
@@ -193,21 +193,21 @@ out:
 	return res;
 }
 
-cu_result cuMemcpyBatchAsync(cu_deviceptr *dsts, cu_deviceptr *srcs,
-			     size_t *sizes, size_t count,
-			     struct CUmemcpyAttributes_st *attrs,
-			     size_t *attr_idx, size_t nr_attrs,
-			     size_t *fail_idx, cu_stream stream)
+cu_result_t cuMemcpyBatchAsync(cu_deviceptr_t *dsts, cu_deviceptr_t *srcs,
+			       size_t *sizes, size_t count,
+			       struct CUmemcpyAttributes_st *attrs,
+			       size_t *attr_idx, size_t nr_attrs,
+			       size_t *fail_idx, cu_stream_t stream)
 {
 	return batch(dsts, srcs, sizes, count, (void *)attrs, attr_idx,
 		     nr_attrs, fail_idx, stream);
 }
 
-cu_result cuMemcpyBatchAsync_v2(cu_deviceptr *dsts, cu_deviceptr *srcs,
-				size_t *sizes, size_t count,
-				struct CUmemcpyAttributes_st *attrs,
-				size_t *attr_idx, size_t nr_attrs,
-				cu_stream stream)
+cu_result_t cuMemcpyBatchAsync_v2(cu_deviceptr_t *dsts, cu_deviceptr_t *srcs,
+				  size_t *sizes, size_t count,
+				  struct CUmemcpyAttributes_st *attrs,
+				  size_t *attr_idx, size_t nr_attrs,
+				  cu_stream_t stream)
 {
 	size_t bad;
 
@@ -215,8 +215,8 @@ cu_result cuMemcpyBatchAsync_v2(cu_deviceptr *dsts, cu_deviceptr *srcs,
 		     nr_attrs, &bad, stream);
 }
 
-static void jit_log(unsigned int nr, const unsigned int *options,
-		    void **values, const char *text)
+static void jit_log(unsigned int nr, const unsigned int *options, void **values,
+		    const char *text)
 {
 	char *log = NULL;
 	size_t room = 0;
@@ -232,14 +232,14 @@ static void jit_log(unsigned int nr, const unsigned int *options,
 		strcpy(log, text);
 }
 
-cu_result cuModuleLoadDataEx(cu_module *module, const void *image,
-			     unsigned int nr, unsigned int *options,
-			     void **values)
+cu_result_t cuModuleLoadDataEx(cu_module_t *module, const void *image,
+			       unsigned int nr, unsigned int *options,
+			       void **values)
 {
 	const char *ptx = image;
 	struct fake_module *m;
 	struct fake_ctx *ctx;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuModuleLoadDataEx", &ctx);
@@ -250,7 +250,7 @@ cu_result cuModuleLoadDataEx(cu_module *module, const void *image,
 	} else {
 		m = fake_new(FAKE_MODULE, sizeof(*m), ctx);
 		m->image = strdup(ptx);
-		*module = (cu_module)m;
+		*module = (cu_module_t)m;
 	}
 	pthread_mutex_unlock(&fake.lock);
 	return res;
@@ -272,14 +272,14 @@ static unsigned int kernel_unit(const char *ptx, const char *name)
 	return strtoul(name + sizeof(prefix) - 1, NULL, 10);
 }
 
-cu_result cuModuleGetFunction(cu_function *out, cu_module module,
-			      const char *name)
+cu_result_t cuModuleGetFunction(cu_function_t *out, cu_module_t module,
+				const char *name)
 {
 	struct fake_function *fn;
 	struct fake_module *m;
 	struct fake_ctx *ctx;
 	unsigned int unit;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuModuleGetFunction", &ctx);
@@ -295,18 +295,18 @@ cu_result cuModuleGetFunction(cu_function *out, cu_module module,
 		fn = fake_new(FAKE_FUNCTION, sizeof(*fn), ctx);
 		fn->module = m;
 		fn->unit = unit;
-		*out = (cu_function)fn;
+		*out = (cu_function_t)fn;
 	}
 out:
 	pthread_mutex_unlock(&fake.lock);
 	return res;
 }
 
-cu_result cuModuleUnload(cu_module module)
+cu_result_t cuModuleUnload(cu_module_t module)
 {
 	struct fake_module *m;
 	struct fake_ctx *ctx;
-	cu_result injected, res = CU_SUCCESS;
+	cu_result_t injected, res = CU_SUCCESS;
 
 	pthread_mutex_lock(&fake.lock);
 	injected = fake_enter("cuModuleUnload", &ctx);
@@ -322,9 +322,9 @@ cu_result cuModuleUnload(cu_module module)
 }
 
 /* Block (x, y): fragments x, x + gx, ... of group y. */
-static cu_result run_block(struct fake_op *op, const struct cu_copy_args *args,
-			   unsigned int unit, unsigned int x, unsigned int y,
-			   unsigned int gx)
+static cu_result_t run_block(struct fake_op *op,
+			     const struct cu_copy_args *args, unsigned int unit,
+			     unsigned int x, unsigned int y, unsigned int gx)
 {
 	const struct cu_copy_desc *d = &args->desc[y];
 	uint32_t f;
@@ -346,10 +346,11 @@ static cu_result run_block(struct fake_op *op, const struct cu_copy_args *args,
 	return CU_SUCCESS;
 }
 
-cu_result cuLaunchKernel(cu_function handle, unsigned int gx, unsigned int gy,
-			 unsigned int gz, unsigned int bx, unsigned int by,
-			 unsigned int bz, unsigned int shared, cu_stream stream,
-			 void **params, void **extra)
+cu_result_t cuLaunchKernel(cu_function_t handle, unsigned int gx,
+			   unsigned int gy, unsigned int gz, unsigned int bx,
+			   unsigned int by, unsigned int bz,
+			   unsigned int shared, cu_stream_t stream,
+			   void **params, void **extra)
 {
 	const struct cu_copy_args *args;
 	struct fake_function *fn;
@@ -357,7 +358,7 @@ cu_result cuLaunchKernel(cu_function handle, unsigned int gx, unsigned int gy,
 	struct fake_ctx *ctx;
 	struct fake_op *op;
 	unsigned int x, y;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuLaunchKernel", &ctx);

@@ -32,9 +32,9 @@ struct fake_ctx *fake_current(void)
 	return stack.depth ? stack.ctx[stack.depth - 1] : NULL;
 }
 
-static cu_result device_enter(const char *name, cu_device device)
+static cu_result_t device_enter(const char *name, cu_device_t device)
 {
-	cu_result res = fake_call(name);
+	cu_result_t res = fake_call(name);
 
 	if (res)
 		return res;
@@ -45,30 +45,31 @@ static cu_result device_enter(const char *name, cu_device device)
 	return CU_SUCCESS;
 }
 
-FAKE_EXPORT cu_result cuInit(unsigned int flags);
-FAKE_EXPORT cu_result cuDriverGetVersion(int *version);
-FAKE_EXPORT cu_result cuDeviceGetCount(int *count);
-FAKE_EXPORT cu_result cuDeviceGet(cu_device *device, int ordinal);
-FAKE_EXPORT cu_result cuDeviceGetName(char *name, int len, cu_device device);
-FAKE_EXPORT cu_result cuDeviceGetAttribute(int *value, unsigned int attr,
-					   cu_device device);
-FAKE_EXPORT cu_result cuDeviceGetPCIBusId(char *pci, int len,
-					  cu_device device);
-FAKE_EXPORT cu_result cuDevicePrimaryCtxRetain(cu_context *ctx,
-					       cu_device device);
-FAKE_EXPORT cu_result cuDevicePrimaryCtxRelease_v2(cu_device device);
-FAKE_EXPORT cu_result cuCtxCreate_v2(cu_context *ctx, unsigned int flags,
-				     cu_device device);
-FAKE_EXPORT cu_result cuCtxDestroy_v2(cu_context ctx);
-FAKE_EXPORT cu_result cuCtxGetCurrent(cu_context *ctx);
-FAKE_EXPORT cu_result cuCtxSetCurrent(cu_context ctx);
-FAKE_EXPORT cu_result cuCtxPushCurrent_v2(cu_context ctx);
-FAKE_EXPORT cu_result cuCtxPopCurrent_v2(cu_context *ctx);
-FAKE_EXPORT cu_result cuCtxGetDevice(cu_device *device);
+FAKE_EXPORT cu_result_t cuInit(unsigned int flags);
+FAKE_EXPORT cu_result_t cuDriverGetVersion(int *version);
+FAKE_EXPORT cu_result_t cuDeviceGetCount(int *count);
+FAKE_EXPORT cu_result_t cuDeviceGet(cu_device_t *device, int ordinal);
+FAKE_EXPORT cu_result_t cuDeviceGetName(char *name, int len,
+					cu_device_t device);
+FAKE_EXPORT cu_result_t cuDeviceGetAttribute(int *value, unsigned int attr,
+					     cu_device_t device);
+FAKE_EXPORT cu_result_t cuDeviceGetPCIBusId(char *pci, int len,
+					    cu_device_t device);
+FAKE_EXPORT cu_result_t cuDevicePrimaryCtxRetain(cu_context_t *ctx,
+						 cu_device_t device);
+FAKE_EXPORT cu_result_t cuDevicePrimaryCtxRelease_v2(cu_device_t device);
+FAKE_EXPORT cu_result_t cuCtxCreate_v2(cu_context_t *ctx, unsigned int flags,
+				       cu_device_t device);
+FAKE_EXPORT cu_result_t cuCtxDestroy_v2(cu_context_t ctx);
+FAKE_EXPORT cu_result_t cuCtxGetCurrent(cu_context_t *ctx);
+FAKE_EXPORT cu_result_t cuCtxSetCurrent(cu_context_t ctx);
+FAKE_EXPORT cu_result_t cuCtxPushCurrent_v2(cu_context_t ctx);
+FAKE_EXPORT cu_result_t cuCtxPopCurrent_v2(cu_context_t *ctx);
+FAKE_EXPORT cu_result_t cuCtxGetDevice(cu_device_t *device);
 
-cu_result cuInit(unsigned int flags)
+cu_result_t cuInit(unsigned int flags)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_call("cuInit");
@@ -82,9 +83,9 @@ cu_result cuInit(unsigned int flags)
 	return res;
 }
 
-cu_result cuDriverGetVersion(int *version)
+cu_result_t cuDriverGetVersion(int *version)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_call("cuDriverGetVersion");
@@ -94,9 +95,9 @@ cu_result cuDriverGetVersion(int *version)
 	return res;
 }
 
-cu_result cuDeviceGetCount(int *count)
+cu_result_t cuDeviceGetCount(int *count)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_call("cuDeviceGetCount");
@@ -108,9 +109,9 @@ cu_result cuDeviceGetCount(int *count)
 	return res;
 }
 
-cu_result cuDeviceGet(cu_device *device, int ordinal)
+cu_result_t cuDeviceGet(cu_device_t *device, int ordinal)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = device_enter("cuDeviceGet", ordinal);
@@ -120,9 +121,9 @@ cu_result cuDeviceGet(cu_device *device, int ordinal)
 	return res;
 }
 
-cu_result cuDeviceGetName(char *name, int len, cu_device device)
+cu_result_t cuDeviceGetName(char *name, int len, cu_device_t device)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = device_enter("cuDeviceGetName", device);
@@ -132,9 +133,9 @@ cu_result cuDeviceGetName(char *name, int len, cu_device device)
 	return res;
 }
 
-cu_result cuDeviceGetPCIBusId(char *pci, int len, cu_device device)
+cu_result_t cuDeviceGetPCIBusId(char *pci, int len, cu_device_t device)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = device_enter("cuDeviceGetPCIBusId", device);
@@ -144,9 +145,10 @@ cu_result cuDeviceGetPCIBusId(char *pci, int len, cu_device device)
 	return res;
 }
 
-cu_result cuDeviceGetAttribute(int *value, unsigned int attr, cu_device device)
+cu_result_t cuDeviceGetAttribute(int *value, unsigned int attr,
+				 cu_device_t device)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = device_enter("cuDeviceGetAttribute", device);
@@ -205,10 +207,10 @@ void fake_ctx_end(struct fake_ctx *ctx)
 		}
 }
 
-cu_result cuDevicePrimaryCtxRetain(cu_context *ctx, cu_device device)
+cu_result_t cuDevicePrimaryCtxRetain(cu_context_t *ctx, cu_device_t device)
 {
 	struct fake_ctx *primary;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = device_enter("cuDevicePrimaryCtxRetain", device);
@@ -221,21 +223,21 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *ctx, cu_device device)
 		else
 			primary = ctx_new(device);
 		fake.primary[device] = primary;
-		*ctx = (cu_context)primary;
+		*ctx = (cu_context_t)primary;
 	}
 	pthread_mutex_unlock(&fake.lock);
 	return res;
 }
 
-cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
+cu_result_t cuDevicePrimaryCtxRelease_v2(cu_device_t device)
 {
 	struct fake_ctx *primary;
-	cu_result injected, res = CU_SUCCESS;
+	cu_result_t injected, res = CU_SUCCESS;
 
 	pthread_mutex_lock(&fake.lock);
 	injected = device_enter("cuDevicePrimaryCtxRelease", device);
-	primary = device >= 0 && device < fake.devices ? fake.primary[device] :
-							 NULL;
+	primary = device >= 0 && device < fake.devices ? fake.primary[device]
+						       : NULL;
 	if (!primary) {
 		res = CU_ERROR_INVALID_CONTEXT;
 	} else if (!--primary->refs) {
@@ -246,16 +248,17 @@ cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
 	return injected ? injected : res;
 }
 
-cu_result cuCtxCreate_v2(cu_context *ctx, unsigned int flags, cu_device device)
+cu_result_t cuCtxCreate_v2(cu_context_t *ctx, unsigned int flags,
+			   cu_device_t device)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = device_enter("cuCtxCreate", device);
 	if (!res && flags)
 		res = CU_ERROR_INVALID_VALUE;
 	if (!res) {
-		*ctx = (cu_context)ctx_new(device);
+		*ctx = (cu_context_t)ctx_new(device);
 		stack_sync();
 		stack.ctx[stack.depth++] = (struct fake_ctx *)*ctx;
 	}
@@ -263,10 +266,10 @@ cu_result cuCtxCreate_v2(cu_context *ctx, unsigned int flags, cu_device device)
 	return res;
 }
 
-cu_result cuCtxDestroy_v2(cu_context handle)
+cu_result_t cuCtxDestroy_v2(cu_context_t handle)
 {
 	struct fake_ctx *ctx;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_call("cuCtxDestroy");
@@ -282,23 +285,23 @@ cu_result cuCtxDestroy_v2(cu_context handle)
 	return res;
 }
 
-cu_result cuCtxGetCurrent(cu_context *ctx)
+cu_result_t cuCtxGetCurrent(cu_context_t *ctx)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_call("cuCtxGetCurrent");
 	if (!res && !fake.init)
 		res = CU_ERROR_NOT_INITIALIZED;
 	if (!res)
-		*ctx = (cu_context)fake_current();
+		*ctx = (cu_context_t)fake_current();
 	pthread_mutex_unlock(&fake.lock);
 	return res;
 }
 
-cu_result cuCtxSetCurrent(cu_context handle)
+cu_result_t cuCtxSetCurrent(cu_context_t handle)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_call("cuCtxSetCurrent");
@@ -315,9 +318,9 @@ cu_result cuCtxSetCurrent(cu_context handle)
 	return res;
 }
 
-cu_result cuCtxPushCurrent_v2(cu_context handle)
+cu_result_t cuCtxPushCurrent_v2(cu_context_t handle)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_call("cuCtxPushCurrent");
@@ -332,24 +335,24 @@ cu_result cuCtxPushCurrent_v2(cu_context handle)
 	return res;
 }
 
-cu_result cuCtxPopCurrent_v2(cu_context *ctx)
+cu_result_t cuCtxPopCurrent_v2(cu_context_t *ctx)
 {
-	cu_result injected, res = CU_SUCCESS;
+	cu_result_t injected, res = CU_SUCCESS;
 
 	pthread_mutex_lock(&fake.lock);
 	injected = fake_call("cuCtxPopCurrent");
 	if (!fake_current())
 		res = CU_ERROR_INVALID_CONTEXT;
 	else
-		*ctx = (cu_context)stack.ctx[--stack.depth];
+		*ctx = (cu_context_t)stack.ctx[--stack.depth];
 	pthread_mutex_unlock(&fake.lock);
 	return injected ? injected : res;
 }
 
-cu_result cuCtxGetDevice(cu_device *device)
+cu_result_t cuCtxGetDevice(cu_device_t *device)
 {
 	struct fake_ctx *ctx;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuCtxGetDevice", &ctx);

@@ -114,7 +114,7 @@ static unsigned int count_call(const char *name)
 	return 0;
 }
 
-cu_result fake_call(const char *name)
+cu_result_t fake_call(const char *name)
 {
 	unsigned int nth = count_call(name);
 	int i;
@@ -128,9 +128,9 @@ cu_result fake_call(const char *name)
 	return CU_SUCCESS;
 }
 
-cu_result fake_enter(const char *name, struct fake_ctx **ctx)
+cu_result_t fake_enter(const char *name, struct fake_ctx **ctx)
 {
-	cu_result res = fake_call(name);
+	cu_result_t res = fake_call(name);
 
 	if (res)
 		return res;

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define FAKE_EXPORT __attribute__((visibility("default")))
 #define FAKE_DEVICES 8
 #define FAKE_FAILS 4
@@ -40,7 +41,7 @@ struct fake_ctx {
 	struct fake_obj obj;
 	int device;
 	unsigned int refs;	/* of a primary context */
-	cu_result sticky;	/* every later call returns it */
+	cu_result_t sticky;	/* every later call returns it */
 	struct fake_stream *null_stream;
 };
 
@@ -51,7 +52,7 @@ struct fake_ctx {
  */
 struct fake_range {
 	struct fake_obj obj;
-	cu_deviceptr base;
+	cu_deviceptr_t base;
 	char *data;
 	size_t bytes;
 	unsigned int inflight;
@@ -107,7 +108,7 @@ struct fake_op {
 	struct fake_op *next;
 	enum fake_op_type type;
 	struct fake_record *record;
-	cu_result fault;	/* what running it does to the context */
+	cu_result_t fault;	/* what running it does to the context */
 	size_t nr, max;
 	struct fake_piece *pieces;
 };
@@ -129,7 +130,7 @@ struct fake_state {
 	struct {
 		char name[64];
 		unsigned int nth;
-		cu_result code;
+		cu_result_t code;
 	} fail[FAKE_FAILS];
 	/* state */
 	bool init;
@@ -144,13 +145,13 @@ struct fake_state {
 extern struct fake_state fake;
 
 /* fake.c: count the call; a result other than success is to be returned */
-cu_result fake_call(const char *name);
+cu_result_t fake_call(const char *name);
 /* the same with checks: initialised, a current context, no sticky error */
-cu_result fake_enter(const char *name, struct fake_ctx **ctx);
+cu_result_t fake_enter(const char *name, struct fake_ctx **ctx);
 /* Calls that end something do so also when a failure is injected, as the real
  * driver's do when they report an earlier launch's error; but not these.
  */
-static inline bool fake_refused(cu_result res)
+static inline bool fake_refused(cu_result_t res)
 {
 	return res == CU_ERROR_INVALID_CONTEXT ||
 	       res == CU_ERROR_NOT_INITIALIZED;
@@ -175,12 +176,12 @@ enum fake_place {
 	PLACE_HOST,	/* CPU address of registered memory */
 	PLACE_PAGEABLE,
 };
-enum fake_place fake_resolve(cu_deviceptr ptr, size_t bytes, bool as_host,
+enum fake_place fake_resolve(cu_deviceptr_t ptr, size_t bytes, bool as_host,
 			     struct fake_range **range, char **data);
 
 /* stream.c */
 struct fake_stream *fake_stream_new(struct fake_ctx *ctx);
-struct fake_stream *fake_stream_get(struct fake_ctx *ctx, cu_stream handle);
+struct fake_stream *fake_stream_get(struct fake_ctx *ctx, cu_stream_t handle);
 struct fake_op *fake_op_new(enum fake_op_type type);
 bool fake_op_add(struct fake_op *op, const struct fake_piece *piece);
 void fake_op_free(struct fake_op *op);

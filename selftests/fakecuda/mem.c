@@ -12,14 +12,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-FAKE_EXPORT cu_result cuMemAlloc_v2(cu_deviceptr *dev, size_t bytes);
-FAKE_EXPORT cu_result cuMemFree_v2(cu_deviceptr dev);
-FAKE_EXPORT cu_result cuMemHostRegister_v2(void *addr, size_t bytes,
-					   unsigned int flags);
-FAKE_EXPORT cu_result cuMemHostUnregister(void *addr);
-FAKE_EXPORT cu_result cuMemHostGetDevicePointer_v2(cu_deviceptr *dev,
-						   void *addr,
-						   unsigned int flags);
+FAKE_EXPORT cu_result_t cuMemAlloc_v2(cu_deviceptr_t *dev, size_t bytes);
+FAKE_EXPORT cu_result_t cuMemFree_v2(cu_deviceptr_t dev);
+FAKE_EXPORT cu_result_t cuMemHostRegister_v2(void *addr, size_t bytes,
+					     unsigned int flags);
+FAKE_EXPORT cu_result_t cuMemHostUnregister(void *addr);
+FAKE_EXPORT cu_result_t cuMemHostGetDevicePointer_v2(cu_deviceptr_t *dev,
+						     void *addr,
+						     unsigned int flags);
 
 static char *reserve(size_t bytes)
 {
@@ -30,14 +30,14 @@ static char *reserve(size_t bytes)
 }
 
 /* How a range covers [ptr, ptr + bytes): not at all 0, partly -1, wholly 1. */
-static int covers(uint64_t start, size_t len, cu_deviceptr ptr, size_t bytes)
+static int covers(uint64_t start, size_t len, cu_deviceptr_t ptr, size_t bytes)
 {
 	if (ptr >= start + len || ptr + bytes <= start)
 		return 0;
 	return ptr >= start && ptr + bytes <= start + len ? 1 : -1;
 }
 
-static struct fake_range *in_ranges(enum fake_type type, cu_deviceptr ptr,
+static struct fake_range *in_ranges(enum fake_type type, cu_deviceptr_t ptr,
 				    size_t bytes, bool by_data, int *how)
 {
 	struct fake_obj *obj;
@@ -59,7 +59,7 @@ static struct fake_range *in_ranges(enum fake_type type, cu_deviceptr ptr,
 	return NULL;
 }
 
-enum fake_place fake_resolve(cu_deviceptr ptr, size_t bytes, bool as_host,
+enum fake_place fake_resolve(cu_deviceptr_t ptr, size_t bytes, bool as_host,
 			     struct fake_range **range, char **data)
 {
 	struct fake_range *r;
@@ -86,18 +86,18 @@ enum fake_place fake_resolve(cu_deviceptr ptr, size_t bytes, bool as_host,
 		*range = r;
 		if (how < 0)
 			return PLACE_BAD;
-		return fake.same_pointer && !as_host ? PLACE_MAPPED :
-						       PLACE_HOST;
+		return fake.same_pointer && !as_host ? PLACE_MAPPED
+						     : PLACE_HOST;
 	}
 	return PLACE_PAGEABLE;
 }
 
-cu_result cuMemAlloc_v2(cu_deviceptr *dev, size_t bytes)
+cu_result_t cuMemAlloc_v2(cu_deviceptr_t *dev, size_t bytes)
 {
 	struct fake_ctx *ctx;
 	struct fake_range *r;
 	char *data = NULL, *base = NULL;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuMemAlloc", &ctx);
@@ -141,18 +141,18 @@ static struct fake_range *range_at(enum fake_type type, const void *start)
 
 		if (!obj->alive)
 			continue;
-		if (type == FAKE_MEM ? r->base == (uintptr_t)start :
-				       r->data == start)
+		if (type == FAKE_MEM ? r->base == (uintptr_t)start
+				     : r->data == start)
 			return r;
 	}
 	return NULL;
 }
 
-cu_result cuMemFree_v2(cu_deviceptr dev)
+cu_result_t cuMemFree_v2(cu_deviceptr_t dev)
 {
 	struct fake_range *r;
 	struct fake_ctx *ctx;
-	cu_result injected, res = CU_SUCCESS;
+	cu_result_t injected, res = CU_SUCCESS;
 
 	pthread_mutex_lock(&fake.lock);
 	injected = fake_enter("cuMemFree", &ctx);
@@ -179,7 +179,7 @@ static bool is_mapped(void *addr, size_t bytes)
 	return !r;
 }
 
-static cu_result check_register(void *addr, size_t bytes, unsigned int flags)
+static cu_result_t check_register(void *addr, size_t bytes, unsigned int flags)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	int how;
@@ -197,12 +197,12 @@ static cu_result check_register(void *addr, size_t bytes, unsigned int flags)
 	return CU_SUCCESS;
 }
 
-cu_result cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int flags)
+cu_result_t cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int flags)
 {
 	struct fake_ctx *ctx;
 	struct fake_range *r;
 	char *base;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuMemHostRegister", &ctx);
@@ -224,11 +224,11 @@ cu_result cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int flags)
 	return res;
 }
 
-cu_result cuMemHostUnregister(void *addr)
+cu_result_t cuMemHostUnregister(void *addr)
 {
 	struct fake_range *r;
 	struct fake_ctx *ctx;
-	cu_result injected, res = CU_SUCCESS;
+	cu_result_t injected, res = CU_SUCCESS;
 
 	pthread_mutex_lock(&fake.lock);
 	injected = fake_enter("cuMemHostUnregister", &ctx);
@@ -243,12 +243,12 @@ cu_result cuMemHostUnregister(void *addr)
 	return injected ? injected : res;
 }
 
-cu_result cuMemHostGetDevicePointer_v2(cu_deviceptr *dev, void *addr,
-				       unsigned int flags)
+cu_result_t cuMemHostGetDevicePointer_v2(cu_deviceptr_t *dev, void *addr,
+					 unsigned int flags)
 {
 	struct fake_range *r;
 	struct fake_ctx *ctx;
-	cu_result res;
+	cu_result_t res;
 	int how;
 
 	pthread_mutex_lock(&fake.lock);
@@ -264,7 +264,7 @@ cu_result cuMemHostGetDevicePointer_v2(cu_deviceptr *dev, void *addr,
 	return res;
 }
 
-static char *device_data(cu_deviceptr dev, size_t n)
+static char *device_data(cu_deviceptr_t dev, size_t n)
 {
 	struct fake_range *r;
 	char *data;
@@ -274,7 +274,7 @@ static char *device_data(cu_deviceptr dev, size_t n)
 	return data;
 }
 
-FAKE_EXPORT int fakecuda_peek(void *to, cu_deviceptr dev, size_t n)
+FAKE_EXPORT int fakecuda_peek(void *to, cu_deviceptr_t dev, size_t n)
 {
 	char *data;
 
@@ -286,7 +286,7 @@ FAKE_EXPORT int fakecuda_peek(void *to, cu_deviceptr dev, size_t n)
 	return data ? 0 : -1;
 }
 
-FAKE_EXPORT int fakecuda_poke(cu_deviceptr dev, const void *from, size_t n)
+FAKE_EXPORT int fakecuda_poke(cu_deviceptr_t dev, const void *from, size_t n)
 {
 	char *data;
 

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-FAKE_EXPORT cu_result cuGetProcAddress(const char *symbol, void **fn,
+FAKE_EXPORT cu_result_t cuGetProcAddress(const char *symbol, void **fn,
 				       int version, uint64_t flags);
-FAKE_EXPORT cu_result cuGetErrorName(cu_result error, const char **text);
-FAKE_EXPORT cu_result cuGetErrorString(cu_result error, const char **text);
+FAKE_EXPORT cu_result_t cuGetErrorName(cu_result_t error, const char **text);
+FAKE_EXPORT cu_result_t cuGetErrorString(cu_result_t error, const char **text);
 
 /* Names as the library exports them: what cuda.h calls them by macro. */
 #define EXPORTS(X)                                                             \
@@ -73,7 +73,7 @@ static const struct {
 #undef X
 };
 
-#define NR_EXPORTS (sizeof(exports) / sizeof(exports[0]))
+#define NR_EXPORTS ARRAY_SIZE(exports)
 
 static bool is_missing(const char *name)
 {
@@ -84,11 +84,11 @@ static bool is_missing(const char *name)
 }
 
 /* The newest variant that the asked version knows. */
-static cu_result find(const char *symbol, void **fn, int version,
+static cu_result_t find(const char *symbol, void **fn, int version,
 		      uint64_t flags, unsigned int *status)
 {
 	size_t i, best = NR_EXPORTS;
-	cu_result res = fake_call("cuGetProcAddress");
+	cu_result_t res = fake_call("cuGetProcAddress");
 
 	*fn = NULL;
 	*status = 1; /* CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND */
@@ -114,11 +114,11 @@ static cu_result find(const char *symbol, void **fn, int version,
 	return CU_SUCCESS;
 }
 
-cu_result cuGetProcAddress(const char *symbol, void **fn, int version,
+cu_result_t cuGetProcAddress(const char *symbol, void **fn, int version,
 			   uint64_t flags)
 {
 	unsigned int status;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = find(symbol, fn, version, flags, &status);
@@ -129,14 +129,14 @@ cu_result cuGetProcAddress(const char *symbol, void **fn, int version,
 }
 
 #ifndef FAKE_OLD
-FAKE_EXPORT cu_result cuGetProcAddress_v2(const char *symbol, void **fn,
+FAKE_EXPORT cu_result_t cuGetProcAddress_v2(const char *symbol, void **fn,
 					  int version, uint64_t flags,
 					  unsigned int *status);
 
-cu_result cuGetProcAddress_v2(const char *symbol, void **fn, int version,
+cu_result_t cuGetProcAddress_v2(const char *symbol, void **fn, int version,
 			      uint64_t flags, unsigned int *status)
 {
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = find(symbol, fn, version, flags, status);
@@ -146,7 +146,7 @@ cu_result cuGetProcAddress_v2(const char *symbol, void **fn, int version,
 #endif
 
 static const struct {
-	cu_result code;
+	cu_result_t code;
 	const char *name;
 } results[] = {
 #define X(name, value) {value, "CUDA_" #name},
@@ -154,11 +154,11 @@ static const struct {
 #undef X
 };
 
-cu_result cuGetErrorName(cu_result error, const char **text)
+cu_result_t cuGetErrorName(cu_result_t error, const char **text)
 {
 	size_t i;
 
-	for (i = 0; i < sizeof(results) / sizeof(results[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(results); i++)
 		if (results[i].code == error) {
 			*text = results[i].name;
 			return CU_SUCCESS;
@@ -167,7 +167,7 @@ cu_result cuGetErrorName(cu_result error, const char **text)
 	return CU_ERROR_INVALID_VALUE;
 }
 
-cu_result cuGetErrorString(cu_result error, const char **text)
+cu_result_t cuGetErrorString(cu_result_t error, const char **text)
 {
 	(void)error;
 	*text = "the stand-in says no";

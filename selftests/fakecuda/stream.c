@@ -10,17 +10,17 @@
 #include <string.h>
 #include <time.h>
 
-FAKE_EXPORT cu_result cuStreamCreate(cu_stream *stream, unsigned int flags);
-FAKE_EXPORT cu_result cuStreamDestroy_v2(cu_stream stream);
-FAKE_EXPORT cu_result cuStreamSynchronize(cu_stream stream);
-FAKE_EXPORT cu_result cuStreamWaitEvent(cu_stream stream, cu_event event,
-					unsigned int flags);
-FAKE_EXPORT cu_result cuStreamGetCtx(cu_stream stream, cu_context *ctx);
-FAKE_EXPORT cu_result cuEventCreate(cu_event *event, unsigned int flags);
-FAKE_EXPORT cu_result cuEventDestroy_v2(cu_event event);
-FAKE_EXPORT cu_result cuEventRecord(cu_event event, cu_stream stream);
-FAKE_EXPORT cu_result cuEventQuery(cu_event event);
-FAKE_EXPORT cu_result cuEventSynchronize(cu_event event);
+FAKE_EXPORT cu_result_t cuStreamCreate(cu_stream_t *stream, unsigned int flags);
+FAKE_EXPORT cu_result_t cuStreamDestroy_v2(cu_stream_t stream);
+FAKE_EXPORT cu_result_t cuStreamSynchronize(cu_stream_t stream);
+FAKE_EXPORT cu_result_t cuStreamWaitEvent(cu_stream_t stream, cu_event_t event,
+					  unsigned int flags);
+FAKE_EXPORT cu_result_t cuStreamGetCtx(cu_stream_t stream, cu_context_t *ctx);
+FAKE_EXPORT cu_result_t cuEventCreate(cu_event_t *event, unsigned int flags);
+FAKE_EXPORT cu_result_t cuEventDestroy_v2(cu_event_t event);
+FAKE_EXPORT cu_result_t cuEventRecord(cu_event_t event, cu_stream_t stream);
+FAKE_EXPORT cu_result_t cuEventQuery(cu_event_t event);
+FAKE_EXPORT cu_result_t cuEventSynchronize(cu_event_t event);
 
 void fake_record_put(struct fake_record *record)
 {
@@ -42,8 +42,7 @@ bool fake_op_add(struct fake_op *op, const struct fake_piece *piece)
 {
 	if (op->nr == op->max) {
 		op->max = 2 * op->max + 16;
-		op->pieces = realloc(op->pieces,
-				     op->max * sizeof(*op->pieces));
+		op->pieces = realloc(op->pieces, op->max * sizeof(*op->pieces));
 		if (!op->pieces)
 			abort();
 	}
@@ -181,7 +180,7 @@ struct fake_stream *fake_stream_new(struct fake_ctx *ctx)
 	return s;
 }
 
-struct fake_stream *fake_stream_get(struct fake_ctx *ctx, cu_stream handle)
+struct fake_stream *fake_stream_get(struct fake_ctx *ctx, cu_stream_t handle)
 {
 	struct fake_stream *s;
 
@@ -226,27 +225,27 @@ FAKE_EXPORT void fakecuda_hold(void *stream, int on)
 	pthread_mutex_unlock(&fake.lock);
 }
 
-cu_result cuStreamCreate(cu_stream *stream, unsigned int flags)
+cu_result_t cuStreamCreate(cu_stream_t *stream, unsigned int flags)
 {
 	struct fake_ctx *ctx;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuStreamCreate", &ctx);
 	if (!res && flags & ~CU_STREAM_NONBLOCK)
 		res = CU_ERROR_INVALID_VALUE;
 	if (!res)
-		*stream = (cu_stream)fake_stream_new(ctx);
+		*stream = (cu_stream_t)fake_stream_new(ctx);
 	pthread_mutex_unlock(&fake.lock);
 	return res;
 }
 
 /* Returns at once; the worker finishes what is in it. */
-cu_result cuStreamDestroy_v2(cu_stream stream)
+cu_result_t cuStreamDestroy_v2(cu_stream_t stream)
 {
 	struct fake_ctx *ctx;
 	struct fake_stream *s;
-	cu_result injected, res = CU_SUCCESS;
+	cu_result_t injected, res = CU_SUCCESS;
 
 	pthread_mutex_lock(&fake.lock);
 	injected = fake_enter("cuStreamDestroy", &ctx);
@@ -261,11 +260,11 @@ cu_result cuStreamDestroy_v2(cu_stream stream)
 	return injected ? injected : res;
 }
 
-cu_result cuStreamSynchronize(cu_stream stream)
+cu_result_t cuStreamSynchronize(cu_stream_t stream)
 {
 	struct fake_ctx *ctx;
 	struct fake_stream *s;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuStreamSynchronize", &ctx);
@@ -282,19 +281,19 @@ cu_result cuStreamSynchronize(cu_stream stream)
 	return res;
 }
 
-cu_result cuStreamGetCtx(cu_stream stream, cu_context *out)
+cu_result_t cuStreamGetCtx(cu_stream_t stream, cu_context_t *out)
 {
 	struct fake_ctx *ctx;
 	struct fake_stream *s;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuStreamGetCtx", &ctx);
 	if (!res) {
-		s = stream ? fake_find(FAKE_STREAM, stream) :
-			     fake_stream_get(ctx, stream);
+		s = stream ? fake_find(FAKE_STREAM, stream)
+			   : fake_stream_get(ctx, stream);
 		if (s)
-			*out = (cu_context)s->obj.ctx;
+			*out = (cu_context_t)s->obj.ctx;
 		else
 			res = CU_ERROR_INVALID_HANDLE;
 	}
@@ -302,14 +301,14 @@ cu_result cuStreamGetCtx(cu_stream stream, cu_context *out)
 	return res;
 }
 
-cu_result cuStreamWaitEvent(cu_stream stream, cu_event event,
-			    unsigned int flags)
+cu_result_t cuStreamWaitEvent(cu_stream_t stream, cu_event_t event,
+			      unsigned int flags)
 {
 	struct fake_ctx *ctx;
 	struct fake_stream *s;
 	struct fake_event *ev;
 	struct fake_op *op;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuStreamWaitEvent", &ctx);
@@ -330,10 +329,10 @@ out:
 	return res;
 }
 
-cu_result cuEventCreate(cu_event *event, unsigned int flags)
+cu_result_t cuEventCreate(cu_event_t *event, unsigned int flags)
 {
 	struct fake_ctx *ctx;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuEventCreate", &ctx);
@@ -345,11 +344,11 @@ cu_result cuEventCreate(cu_event *event, unsigned int flags)
 	return res;
 }
 
-cu_result cuEventDestroy_v2(cu_event event)
+cu_result_t cuEventDestroy_v2(cu_event_t event)
 {
 	struct fake_ctx *ctx;
 	struct fake_event *ev;
-	cu_result injected, res = CU_SUCCESS;
+	cu_result_t injected, res = CU_SUCCESS;
 
 	pthread_mutex_lock(&fake.lock);
 	injected = fake_enter("cuEventDestroy", &ctx);
@@ -364,13 +363,13 @@ cu_result cuEventDestroy_v2(cu_event event)
 	return injected ? injected : res;
 }
 
-cu_result cuEventRecord(cu_event event, cu_stream stream)
+cu_result_t cuEventRecord(cu_event_t event, cu_stream_t stream)
 {
 	struct fake_ctx *ctx;
 	struct fake_stream *s;
 	struct fake_event *ev;
 	struct fake_op *op;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuEventRecord", &ctx);
@@ -396,11 +395,11 @@ out:
 	return res;
 }
 
-cu_result cuEventQuery(cu_event event)
+cu_result_t cuEventQuery(cu_event_t event)
 {
 	struct fake_ctx *ctx;
 	struct fake_event *ev;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuEventQuery", &ctx);
@@ -415,12 +414,12 @@ cu_result cuEventQuery(cu_event event)
 	return res;
 }
 
-cu_result cuEventSynchronize(cu_event event)
+cu_result_t cuEventSynchronize(cu_event_t event)
 {
 	struct fake_record *record;
 	struct fake_ctx *ctx;
 	struct fake_event *ev;
-	cu_result res;
+	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuEventSynchronize", &ctx);

@@ -9,7 +9,7 @@
 #include "gpu-shim/cuda_abi.h"
 
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 static int nr, bad;
 
@@ -52,14 +52,14 @@ static void check_values(void)
 
 static void check_types(void)
 {
-	SAME("type", cu_result, CUresult);
-	SAME("type", cu_device, CUdevice);
-	SAME("type", cu_deviceptr, CUdeviceptr);
-	SAME("type", cu_context, CUcontext);
-	SAME("type", cu_stream, CUstream);
-	SAME("type", cu_event, CUevent);
-	SAME("type", cu_module, CUmodule);
-	SAME("type", cu_function, CUfunction);
+	SAME("type", cu_result_t, CUresult);
+	SAME("type", cu_device_t, CUdevice);
+	SAME("type", cu_deviceptr_t, CUdeviceptr);
+	SAME("type", cu_context_t, CUcontext);
+	SAME("type", cu_stream_t, CUstream);
+	SAME("type", cu_event_t, CUevent);
+	SAME("type", cu_module_t, CUmodule);
+	SAME("type", cu_function_t, CUfunction);
 	check(sizeof(struct cu_memcpy_attrs) == sizeof(CUmemcpyAttributes),
 	      "size", "CUmemcpyAttributes");
 	FIELD(src_access_order, srcAccessOrder);
@@ -90,13 +90,11 @@ static void check_signatures(void)
 	SAME("signature", cu_get_proc_v2_fn, PFN_cuGetProcAddress_v12000);
 }
 
-/* With an argument: the PTX, for the assembler. */
+/* The argument: number of the test before the first. */
 int main(int argc, char **argv)
 {
-	if (argc > 1 && !strcmp(argv[1], "ptx")) {
-		fputs(gpu_cuda_ptx, stdout);
-		return 0;
-	}
+	if (argc > 1)
+		nr = atoi(argv[1]);
 	check_values();
 	check_types();
 	check_signatures();

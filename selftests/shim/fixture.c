@@ -130,7 +130,7 @@ int fx_setup(void **state)
 	const struct fx_config *cfg = *state;
 	struct fx *fx = calloc(1, sizeof(*fx));
 	char err[256] = "";
-	cu_context ctx;
+	cu_context_t ctx;
 	int r;
 
 	fx->cfg = cfg;
@@ -163,7 +163,7 @@ int fx_setup(void **state)
 int fx_teardown(void **state)
 {
 	struct fx *fx = *state;
-	cu_context ctx;
+	cu_context_t ctx;
 
 	fx_ok(fx->gpu, kvmm_gpu_close(fx->gpu), "close");
 	if (fx->held_ctx) {
@@ -178,7 +178,7 @@ int fx_teardown(void **state)
 
 uint64_t fx_dev_alloc(struct fx *fx, size_t bytes)
 {
-	cu_deviceptr dev;
+	cu_deviceptr_t dev;
 
 	if (fx->cfg->backend == KVMM_GPU_HOST)
 		return (uintptr_t)calloc(1, bytes);

@@ -24,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define MiB (1UL << 20)
 
 /* The stand-in: its controls, and entry points that only an engine calls. */
@@ -39,10 +40,10 @@ struct fake_lib {
 	__typeof__(&fakecuda_peek) peek;
 	__typeof__(&fakecuda_poke) poke;
 	__typeof__(&fakecuda_hold) hold;
-	cu_result (*ctx_create)(cu_context *ctx, unsigned int flags,
-				cu_device device);
-	cu_result (*ctx_destroy)(cu_context ctx);
-	cu_result (*ctx_set)(cu_context ctx);
+	cu_result_t (*ctx_create)(cu_context_t *ctx, unsigned int flags,
+				cu_device_t device);
+	cu_result_t (*ctx_destroy)(cu_context_t ctx);
+	cu_result_t (*ctx_set)(cu_context_t ctx);
 	struct cuda_api api;
 };
 

@@ -40,6 +40,7 @@ suite-shim-tsan:
 	@selftests/tap.sh $(B)/results shim-tsan \
 		$(B)/tsan/selftests/shim/shim strict ops copy order
 
-suite-shim-abi: $(FAKECUDA)
+suite-shim-abi: $(SHIM_TEST)
+	@$(SHIM_TEST) --ptx >$(O)/selftests/shim/copy.ptx
 	@selftests/tap.sh $(B)/results shim-abi selftests/shim/abi.sh \
 		$(O)/selftests/shim $(FAKECUDA)

@@ -2,6 +2,7 @@
 /*
  * Tests of gpu-shim: on host memory, and on the stand-in CUDA driver.
  *   shim [GROUP...]
+ *   shim --ptx	print the copy kernel
  */
 #include "fixture.h"
 
@@ -29,9 +30,13 @@ int main(int argc, char **argv)
 	int failed = 0;
 	size_t i;
 
+	if (argc == 2 && !strcmp(argv[1], "--ptx")) {
+		fputs(gpu_cuda_ptx, stdout);
+		return 0;
+	}
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	fx_load();
-	for (i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(groups); i++)
 		if (wanted(groups[i].name, argc, argv))
 			failed += groups[i].run();
 	return failed != 0;

@@ -317,7 +317,7 @@ static void test_routing(void **state)
 	data_exit(&d);
 }
 
-#define NR_CONFIGS (sizeof(configs) / sizeof(configs[0]))
+#define NR_CONFIGS ARRAY_SIZE(configs)
 
 int copy_tests(void)
 {

@@ -79,8 +79,8 @@ static void scenario(struct outcome *o, const struct kvmm_gpu_opts *opts,
 		     char *p)
 {
 	struct kvmm_gpu *gpu;
-	cu_deviceptr dev;
-	cu_context ctx, old;
+	cu_deviceptr_t dev;
+	cu_context_t ctx, old;
 	int r;
 
 	memset(o, 0, sizeof(*o));
@@ -116,8 +116,8 @@ close:
 	assert_int_equal(kvmm_gpu_close(gpu), 0);
 }
 
-#define X(field, symbol, since, args) +1
-enum { NR_REQUIRED = 0 CUDA_REQUIRED(X) };
+#define X(field, symbol, since, args) REQUIRED_##field,
+enum { CUDA_REQUIRED(X) NR_REQUIRED };
 #undef X
 
 /* Their failure costs something, but doesn't stop anything. */
@@ -179,7 +179,7 @@ static const char *const names[] = {
 	"cuMemcpyBatchAsync",
 };
 
-#define NR_NAMES (sizeof(names) / sizeof(names[0]))
+#define NR_NAMES ARRAY_SIZE(names)
 
 static void sweep_all(const struct kvmm_gpu_opts *opts, unsigned int step,
 		      unsigned int code)
@@ -242,7 +242,7 @@ static void test_calibration(void **state)
 	int n;
 
 	(void)state;
-	for (i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(some); i++)
 		for (n = 1; n <= 5; n += 4) {
 			snprintf(env, sizeof(env), "FAIL=%s:%d", some[i], n);
 			fx_fake((const char *const[]){env, NULL});
@@ -286,7 +286,7 @@ static void test_rollback(void **state)
 	fx_fake(NULL);
 	assert_int_equal(kvmm_gpu_open(&gpu, &o, text, sizeof(text)), 0);
 	{
-		cu_context ctx;
+		cu_context_t ctx;
 
 		assert_int_equal(fake.api.primary_retain(&ctx, 0), 0);
 		assert_int_equal(fake.api.ctx_push(ctx), 0);

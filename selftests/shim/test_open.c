@@ -143,7 +143,7 @@ static void test_missing_symbols(void **state)
 	size_t i;
 
 	(void)state;
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		snprintf(env, sizeof(env), "MISSING=%s", names[i]);
 		refused(ENV(env), &o, -ENOSYS, names[i]);
 	}
@@ -171,7 +171,7 @@ static void test_auto(void **state)
 	o.libcuda = "/nonexistent/libcuda.so.1";
 	try_open(&gpu, &o, 0, NULL);
 	assert_int_equal(kvmm_gpu_close(gpu), 0);
-	/* a device that was asked for, or a driver that fails: no silent host */
+	/* a device that was asked for, or a driver that fails: not the host */
 	o.pci = "a1:00.0";
 	try_open(&gpu, &o, -ENOENT, "no CUDA driver");
 	o = defaults();
@@ -199,7 +199,7 @@ static void test_context(void **state)
 	struct kvmm_gpu_opts o = defaults();
 	struct kvmm_gpu_info info;
 	struct kvmm_gpu *gpu;
-	cu_context mine, now;
+	cu_context_t mine, now;
 
 	(void)state;
 	fx_fake(ENV("DEVICES=3"));
@@ -242,7 +242,7 @@ static void test_context_destroyed(void **state)
 	struct kvmm_gpu_opts o = defaults();
 	struct kvmm_gpu_stream *s;
 	struct kvmm_gpu *gpu;
-	cu_context mine;
+	cu_context_t mine;
 	char text[256];
 
 	(void)state;

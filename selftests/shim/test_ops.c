@@ -161,8 +161,8 @@ static void test_wrap(void **state)
 {
 	struct fx *fx = *state;
 	struct kvmm_gpu_stream *s;
-	cu_context other, old;
-	cu_stream theirs;
+	cu_context_t other, old;
+	cu_stream_t theirs;
 
 	if (fx->cfg == &host) {
 		assert_error(fx->gpu, kvmm_gpu_stream_wrap(fx->gpu, NULL, &s),
@@ -194,7 +194,8 @@ static void test_bad_copies(void **state)
 	char *p = fx_map(2 * MiB);
 	uint64_t dev = fx_dev_alloc(fx, MiB);
 	struct kvmm_gpu_run run = {dev, 4096, 4096, 2};
-	struct kvmm_gpu_copy copy[2] = {{p, &run, 1}, {p + MiB - 4096, &run, 1}};
+	struct kvmm_gpu_copy copy[2] = {{p, &run, 1},
+					{p + MiB - 4096, &run, 1}};
 	struct kvmm_gpu_stream *s;
 
 	fx_ok(fx->gpu, kvmm_gpu_register(fx->gpu, p, 2 * MiB), "register");

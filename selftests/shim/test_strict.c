@@ -7,7 +7,7 @@
 
 #include <fcntl.h>
 
-static cu_context ctx;
+static cu_context_t ctx;
 static char *mem;
 
 static void begin(const char *const *env)
@@ -21,7 +21,7 @@ static void begin(const char *const *env)
 
 static void end(unsigned int violations)
 {
-	cu_context old;
+	cu_context_t old;
 
 	assert_int_equal(fake.api.ctx_pop(&old), 0);
 	assert_int_equal(fake.api.primary_release(0), 0);
@@ -34,10 +34,10 @@ static void end(unsigned int violations)
 
 static void test_context(void **state)
 {
-	cu_context other, old;
-	cu_stream s;
-	cu_event ev;
-	cu_deviceptr dev;
+	cu_context_t other, old;
+	cu_stream_t s;
+	cu_event_t ev;
+	cu_deviceptr_t dev;
 
 	(void)state;
 	fx_fake(NULL);
@@ -71,7 +71,7 @@ static void test_context(void **state)
 
 static void test_registration(void **state)
 {
-	cu_deviceptr dev;
+	cu_deviceptr_t dev;
 
 	(void)state;
 	begin((const char *const[]){"MAX_REGISTER=1048576", NULL});
@@ -108,7 +108,7 @@ static void test_registration(void **state)
 /* Device memory can't be touched by the CPU: the kernel says EFAULT. */
 static void test_device_memory(void **state)
 {
-	cu_deviceptr dev;
+	cu_deviceptr_t dev;
 	char byte = 1;
 	int fds[2];
 
@@ -131,8 +131,8 @@ static void test_device_memory(void **state)
 	end(0);
 }
 
-static cu_result batch_one(cu_deviceptr dst, cu_deviceptr src, size_t n,
-			   unsigned int order, cu_stream s)
+static cu_result_t batch_one(cu_deviceptr_t dst, cu_deviceptr_t src, size_t n,
+			   unsigned int order, cu_stream_t s)
 {
 	struct cu_memcpy_attrs attrs = {.src_access_order = order};
 	size_t idx = 0;
@@ -143,8 +143,8 @@ static cu_result batch_one(cu_deviceptr dst, cu_deviceptr src, size_t n,
 
 static void test_copies(void **state)
 {
-	cu_deviceptr dev, reg;
-	cu_stream s;
+	cu_deviceptr_t dev, reg;
+	cu_stream_t s;
 
 	(void)state;
 	begin(NULL);
@@ -195,8 +195,8 @@ static void test_copies(void **state)
 /* Memory that goes away under a copy: reported, and the context is lost. */
 static void test_freed_in_use(void **state)
 {
-	cu_deviceptr dev;
-	cu_stream s;
+	cu_deviceptr_t dev;
+	cu_stream_t s;
 
 	(void)state;
 	begin(NULL);
@@ -221,8 +221,8 @@ static void test_freed_in_use(void **state)
 static const char ptx[] = ".version 7.0\n.target sm_70\n"
 			  ".visible .entry kvmm_copy_16(\n";
 
-static cu_result launch(cu_function fn, struct cu_copy_args *args,
-			unsigned int threads, cu_stream s)
+static cu_result_t launch(cu_function_t fn, struct cu_copy_args *args,
+			unsigned int threads, cu_stream_t s)
 {
 	void *params[] = {args};
 
@@ -232,10 +232,10 @@ static cu_result launch(cu_function fn, struct cu_copy_args *args,
 static void test_kernel(void **state)
 {
 	struct cu_copy_args args = {.nr = 1};
-	cu_deviceptr dev;
-	cu_module m;
-	cu_function fn;
-	cu_stream s;
+	cu_deviceptr_t dev;
+	cu_module_t m;
+	cu_function_t fn;
+	cu_stream_t s;
 
 	(void)state;
 	begin(NULL);
@@ -254,7 +254,7 @@ static void test_kernel(void **state)
 	args.desc[0] = (struct cu_copy_desc){dev, (uintptr_t)mem, 0, 0, 16, 1};
 	assert_int_equal(launch(fn, &args, 256, s), 0);
 	assert_int_equal(fake.api.stream_sync(s), CU_ERROR_ILLEGAL_ADDRESS);
-	assert_int_equal(fake.api.event_create(&(cu_event){NULL}, 0),
+	assert_int_equal(fake.api.event_create(&(cu_event_t){NULL}, 0),
 			 CU_ERROR_ILLEGAL_ADDRESS);
 	fake.api.module_unload(m);
 	fake.api.mem_free(dev);
