@@ -23,8 +23,9 @@ $(KT_BIN): $(O)/$(KT)/%: $(O)/$(KT)/%.o $(KT_SUP:%=$(O)/$(KT)/%.o)
 kernel-tests: $(KT_BIN)
 
 # vm-kernel: those programs.  vm-replay: a trace and kvmmctl, in the VM and here.
-SUITES += vm-kernel vm-replay
-.PHONY: suite-vm-kernel suite-vm-replay
+# kernel-clang: a second compiler has nothing to say.
+SUITES += vm-kernel vm-replay kernel-clang
+.PHONY: suite-vm-kernel suite-vm-replay suite-kernel-clang
 
 KT_TESTS ?= $(KT_PROG)
 
@@ -44,3 +45,8 @@ suite-vm-replay: $(KVMMCTL) $(B)/kvmm.ko
 		--file $(KVMMCTL) --file $(B)/vm-replay:/t/replay \
 		--file $(KT)/replay-vm.sh --file selftests/tools/vm_kvmmctl.sh \
 		--test 'replay-vm.sh /t/replay' --test vm_kvmmctl.sh
+
+suite-kernel-clang:
+	@selftests/tap.sh $(B)/results kernel-clang sh -c '\
+		$(MAKE) --no-print-directory VARIANT=clang kernel-tests && \
+		echo "ok 1 - the kernel tests build with clang" && echo 1..1'
