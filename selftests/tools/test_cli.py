@@ -14,7 +14,7 @@ OPTION = re.compile(r'^  --([a-z-]+)(?: (\S+))?(?:  .*)?$')
 
 
 def help_options(text):
-    """The two lists of a --help text: {option: argument}, {…} of all commands."""
+    """Two lists of a --help text: {option: argument}, own and everyone's."""
     own, everyone = {}, {}
     into = None
     for line in text.splitlines():
@@ -265,8 +265,8 @@ def demo():
        'on disk' in r.out and 'computed again' in r.out and
        'none wrong' in r.out, 'demo: the table', r)
     r = ctl('demo', '--memory', '1M', '--disk', '1M')
-    equal((r.rc, r.err), (1, 'kvmmctl demo: memory and disk must have room '
-                             'for 16 blocks each\n'), 'demo: too small')
+    equal((r.rc, r.err), (1, 'kvmmctl demo: memory and disk must each '
+                             'have room for 16 blocks\n'), 'demo: too small')
 
 
 with folder() as d:

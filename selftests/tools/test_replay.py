@@ -26,7 +26,7 @@ def found(r):
 
 
 def random_trace(rng, nr, ids, length):
-    """Chains that share prefixes, branch, repeat ids, and are empty at times."""
+    """Chains that share prefixes, branch, repeat ids, are empty at times."""
     chains, out, now = [[]], [], 0
     for _ in range(nr):
         now += rng.choice([0, 1, 5, 20, 100])

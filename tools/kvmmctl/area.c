@@ -36,11 +36,11 @@ static int nameless(const char *dir)
 /* The first folder that takes O_DIRECT and has room. */
 static int choose_folder(struct area *a)
 {
-	const char *dirs[] = { getenv("TMPDIR"), "/var/tmp", "." };
+	const char *const dirs[] = { getenv("TMPDIR"), "/var/tmp", "." };
 	char need[SIZE_TEXT], have[SIZE_TEXT], why[512] = "";
 	size_t len = 0;
 
-	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
 		uint64_t room;
 		int fd;
 

@@ -3,6 +3,7 @@
  * The table of counters: where each is, what it counts, and its unit.
  */
 #include "counters.h"
+#include "kvmmctl.h"
 #include "output.h"
 #include "size.h"
 
@@ -76,8 +77,6 @@ static const struct counter table[] = {
 	  "that died holding blocks" },
 };
 
-#define NR (sizeof(table) / sizeof(table[0]))
-
 static uint64_t value(const struct kvmm_pool_stat *st, const struct counter *c)
 {
 	return *(const __u64 *)((const char *)st + c->offset);
@@ -94,7 +93,7 @@ json_t *counters_json(const struct kvmm_pool_stat *st)
 				"degraded", (int)st->degraded,
 				"checksums", (int)st->checksums);
 
-	for (size_t i = 0; obj && i < NR; i++) {
+	for (size_t i = 0; obj && i < ARRAY_SIZE(table); i++) {
 		if (json_object_set_new(obj, table[i].name,
 					json_integer((json_int_t)
 						     value(st, &table[i])))) {
@@ -107,26 +106,26 @@ json_t *counters_json(const struct kvmm_pool_stat *st)
 
 void counters_text(const struct kvmm_pool_stat *st)
 {
-	char a[SIZE_TEXT], b[SIZE_TEXT];
+	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
 
 	printf("%-20s %12s frames and %s slots of %s\n", "size",
 	       count_text(st->nr_frames, a), count_text(st->nr_slots, b),
-	       size_text(st->block_size, (char[SIZE_TEXT]){ 0 }));
+	       size_text(st->block_size, c));
 	printf("%-20s %12s clients\n", "clients",
 	       count_text(st->nr_clients, a));
 	printf("%-20s %12s resets\n", "epoch", count_text(st->epoch, a));
 	printf("%-20s %12s\n", "swap area",
 	       !st->nr_slots ? "none" : st->degraded ? "failed" : "in use");
-	for (size_t i = 0; i < NR; i++) {
-		const struct counter *c = &table[i];
-		bool bytes = c->unit[0] == 'b' && c->unit[1] == 'y';
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		const struct counter *t = &table[i];
+		bool bytes = t->unit[0] == 'b' && t->unit[1] == 'y';
 
 		if (bytes)
-			printf("%-20s %12s %s\n", c->name,
-			       size_text(value(st, c), a), c->text);
+			printf("%-20s %12s %s\n", t->name,
+			       size_text(value(st, t), a), t->text);
 		else
-			printf("%-20s %12s %s %s\n", c->name,
-			       count_text(value(st, c), a), c->unit, c->text);
+			printf("%-20s %12s %s %s\n", t->name,
+			       count_text(value(st, t), a), t->unit, t->text);
 	}
 }
 

@@ -33,10 +33,11 @@ static int parse(const struct args *args, struct replay_opts *o,
 		return EXIT_ERROR;
 	blocks = memory / size + disk / size;
 	if (memory / size < 16 || disk / size < 16)
-		return fail("memory and disk must have room for 16 blocks each");
+		return fail("memory and disk must each have room for 16 "
+			    "blocks");
 	if (blocks > KVMM_MAX_BLOCKS / 4)
-		return fail("--memory and --disk have room for %llu blocks, the "
-			    "most is %d", (unsigned long long)blocks,
+		return fail("--memory and --disk have room for %llu blocks, "
+			    "the most is %d", (unsigned long long)blocks,
 			    KVMM_MAX_BLOCKS / 4);
 	*o = (struct replay_opts){
 		.block_size = (unsigned int)size,
@@ -90,7 +91,7 @@ static void report(const struct trace *trace, const struct replay_opts *o,
 	uint64_t hits = r->hits_memory + r->hits_swap;
 	uint64_t fresh = workload_distinct(trace, r->requests);
 	uint64_t size = o->block_size, missed = r->blocks - hits;
-	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
+	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT], d[SIZE_TEXT];
 
 	if (r->requests < trace->nr)
 		printf("Stopped after %d s, with %s of %s requests.\n\n",
@@ -117,8 +118,7 @@ static void report(const struct trace *trace, const struct replay_opts *o,
 	       size_text(r->stat.swap_out_bytes, a),
 	       size_text(r->stat.swap_in_bytes, b),
 	       count_text(r->requests, c), r->seconds,
-	       rate_text(r->blocks * size, r->seconds,
-			 (char[SIZE_TEXT]){ 0 }));
+	       rate_text(r->blocks * size, r->seconds, d));
 }
 
 static int run(struct ctx *ctx, const struct args *args)

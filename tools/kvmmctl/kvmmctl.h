@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
 #define EXIT_ERROR	1
 #define EXIT_CORRUPT	2
 

@@ -71,7 +71,7 @@ static void catch_signals(void)
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
-	/* a file beyond RLIMIT_FSIZE is an error to tell, not a reason to die */
+	/* a file beyond RLIMIT_FSIZE is an error, not a reason to die */
 	signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -98,7 +98,7 @@ static const struct command *find(char **argv, int argc, int *words)
 	return NULL;
 }
 
-static int unknown(char **argv, int argc)
+static int not_found(char **argv, int argc)
 {
 	if (!strcmp(argv[0], "pool")) {
 		if (argc == 1)
@@ -118,7 +118,7 @@ static int set_backend(struct ctx *ctx, const char *name)
 		[KVMM_BACKEND_USER] = "user",
 	};
 
-	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++) {
 		if (!strcmp(name, names[i])) {
 			ctx->backend = (enum kvmm_backend)i;
 			return 0;
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
 	if (args.nr_pos) {
 		ctx.cmd = find(args.pos, args.nr_pos, &words);
 		if (!ctx.cmd)
-			return unknown(args.pos, args.nr_pos);
+			return not_found(args.pos, args.nr_pos);
 		snprintf(speaker, sizeof(speaker), "kvmmctl %s", ctx.cmd->name);
 		/* the last word stands where getopt expects the program */
 		if (options_parse(ctx.cmd, args.nr_pos - (words - 1),

@@ -44,7 +44,7 @@ static const char *any_opt_name(enum opt_id id)
 	};
 	const char *name = opt_name(global_opts, id);
 
-	for (size_t i = 0; !name && i < sizeof(all) / sizeof(all[0]); i++)
+	for (size_t i = 0; !name && i < ARRAY_SIZE(all); i++)
 		name = opt_name(all[i]->opts, id);
 	return name ? name : "?";
 }
@@ -123,7 +123,7 @@ static void wrap(const char *text, int at)
 	int col = at;
 
 	while (*text) {
-		size_t len = strcspn(text, " \n");
+		size_t len = strcspn(text, "\n ");
 
 		if (col > at && col + 1 + (int)len > 79) {
 			printf("\n%*s", at, "");
@@ -169,8 +169,8 @@ void options_help(const struct command *cmd, const struct command *const *all)
 			int col = printf("  %s%s%s", (*all)->name,
 					 *(*all)->pos ? " " : "", (*all)->pos);
 
-			printf("%*s%s\n", col < 26 ? 26 - col : 1, "",
-			       (*all)->summary);
+			printf("%*s", col < 26 ? 26 - col : 1, "");
+			wrap((*all)->summary, 26);
 		}
 		puts("\nOptions of every command:");
 	} else {
@@ -188,9 +188,10 @@ void options_help(const struct command *cmd, const struct command *const *all)
 		puts("\nOptions of every command:");
 	}
 	help_opts(global_opts);
-	puts("\nSizes: K, M, G, T and KiB, MiB, GiB, TiB are powers of 1024; KB, "
-	     "MB, GB, TB\nare powers of 1000.  Exit status: 0 fine; 1 an error; "
-	     "2 wrong bytes were read\nback.");
+	putchar('\n');
+	wrap("Sizes: K, M, G, T and KiB, MiB, GiB, TiB are powers of 1024; "
+	     "KB, MB, GB, TB are powers of 1000.  Exit status: 0 fine; 1 an "
+	     "error; 2 wrong bytes were read back.", 0);
 }
 
 int opt_count(const struct args *args, enum opt_id id, uint64_t min,
@@ -250,7 +251,7 @@ int opt_block_size(const struct args *args, uint64_t *value)
 
 const char *policy_name(unsigned int policy)
 {
-	if (policy < sizeof(policies) / sizeof(policies[0]))
+	if (policy < ARRAY_SIZE(policies))
 		return policies[policy];
 	return "unknown";
 }
@@ -261,8 +262,7 @@ int opt_policy(const struct args *args, unsigned int *policy)
 
 	if (!text)
 		return 0;
-	for (unsigned int i = 0; i < sizeof(policies) / sizeof(policies[0]);
-	     i++) {
+	for (unsigned int i = 0; i < ARRAY_SIZE(policies); i++) {
 		if (!strcmp(text, policies[i])) {
 			*policy = i;
 			return 0;

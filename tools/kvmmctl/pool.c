@@ -27,7 +27,8 @@ static const struct opt create_opts[] = {
 	{ OPT_SWAP, "swap", "FILE",
 	  "the swap area: a file, made anew, or a block device, whose content "
 	  "is lost; it stays in use as long as the pool" },
-	{ OPT_NO_CHECKSUM, "no-checksum", NULL, "don't check what is read back" },
+	{ OPT_NO_CHECKSUM, "no-checksum", NULL,
+	  "don't check what is read back" },
 	{ OPT_POLICY, "policy", "lru", "who is evicted first; lru" },
 	{ OPT_MODE, "mode", "MODE",
 	  "who may open the pool, octal like a file's; 0600" },
@@ -48,20 +49,22 @@ static const struct opt destroy_opts[] = {
 
 int pool_check_name(const char *name)
 {
-	static const char chars[] = "abcdefghijklmnopqrstuvwxyz"
-				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+	static const char chars[] = "0123456789._-"
+				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "abcdefghijklmnopqrstuvwxyz";
 
 	if (!*name || strlen(name) >= KVMM_NAME_LEN)
 		return fail("a pool's name has 1 to %d characters",
 			    KVMM_NAME_LEN - 1);
 	if (*name == '.' || *name == '-' ||
 	    strspn(name, chars) != strlen(name))
-		return fail("'%s' can't be a pool's name: letters, digits, '.', "
-			    "'_' and '-', not starting with '.' or '-'", name);
+		return fail("'%s' can't be a pool's name: letters, digits, "
+			    "'.', '_' and '-', not starting with '.' or '-'",
+			    name);
 	return 0;
 }
 
-static int mode(const struct args *args, unsigned int *out)
+static int parse_mode(const struct args *args, unsigned int *out)
 {
 	const char *text = args->value[OPT_MODE];
 	unsigned long v;
@@ -94,7 +97,7 @@ static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 	    opt_count(args, OPT_HOLDS, 1, UINT32_MAX, &holds) ||
 	    opt_count(args, OPT_QUARANTINE, 0, KVMM_MAX_QUARANTINE_MS, &rest) ||
 	    opt_count(args, OPT_THREADS, 1, 256, &threads) ||
-	    opt_policy(args, &o->policy) || mode(args, &o->mode))
+	    opt_policy(args, &o->policy) || parse_mode(args, &o->mode))
 		return EXIT_ERROR;
 	if (args->value[OPT_SWAP] && !slots)
 		return fail("--swap needs --slots");

@@ -89,7 +89,7 @@ static int broken(const char *what, long rc)
 	return fail("%s failed: %s", what, strerror((int)-rc));
 }
 
-/* Bring back what the prefix has in the area; the first loss ends the prefix. */
+/* Bring back what the prefix has in the area; the first loss ends it. */
 static int bring_back(struct replayer *rp)
 {
 	unsigned int n = 0;

@@ -135,8 +135,8 @@ static bool blank(const struct reader *r)
 }
 
 /* A whole number that is not negative; @what names it in errors. */
-static int number(const struct reader *r, const json_t *v, const char *what,
-		  uint64_t max, uint64_t *out)
+static int natural(const struct reader *r, const json_t *v, const char *what,
+		   uint64_t max, uint64_t *out)
 {
 	if (!json_is_integer(v))
 		return bad(r, "%s is not a whole number", what);
@@ -157,7 +157,7 @@ static int add_blocks(struct trace *t, const struct reader *r,
 
 	for (size_t i = 0; i < json_array_size(ids); i++) {
 		snprintf(what, sizeof(what), "\"hash_ids\"[%zu]", i);
-		if (number(r, json_array_get(ids, i), what, INT64_MAX, &id))
+		if (natural(r, json_array_get(ids, i), what, INT64_MAX, &id))
 			return EXIT_ERROR;
 		rc = trace_add(t, id);
 		if (rc == -E2BIG)
@@ -180,15 +180,16 @@ static int add_request(struct trace *t, const struct reader *r,
 
 	if (!time)
 		return bad(r, "\"timestamp\" is missing");
-	if (number(r, time, "\"timestamp\"", INT64_MAX, &ms))
+	if (natural(r, time, "\"timestamp\"", INT64_MAX, &ms))
 		return EXIT_ERROR;
 	if (t->nr && ms < t->reqs[t->nr - 1].time_ms)
 		return bad(r, "\"timestamp\" goes back: %" PRIu64 " after %"
 			   PRIu64, ms, t->reqs[t->nr - 1].time_ms);
-	if (input && number(r, input, "\"input_length\"", INT64_MAX, &ignored))
+	if (input &&
+	    natural(r, input, "\"input_length\"", INT64_MAX, &ignored))
 		return EXIT_ERROR;
 	if (output &&
-	    number(r, output, "\"output_length\"", UINT32_MAX, &tokens))
+	    natural(r, output, "\"output_length\"", UINT32_MAX, &tokens))
 		return EXIT_ERROR;
 	if (!ids)
 		return bad(r, "\"hash_ids\" is missing");
