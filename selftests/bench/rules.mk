@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: MIT
 #
-# Benchmarks; none of them is a test.
+# Benchmarks; none of them is a test.  JSON=1 prints JSON.
 
 $(O)/selftests/bench/core: $(O)/selftests/bench/core.o \
 		$(patsubst %.c,$(O)/%.o,$(wildcard kmod/core/*.c))
 	$(CC) $(LDFLAGS) $^ -o $@
 
-.PHONY: bench-run bench-core
-bench-run: bench-core
+$(O)/selftests/bench/swap: $(O)/selftests/bench/swap.o $(LIBKVMM_A)
+	$(CC) $(LDFLAGS) $^ $(LIBKVMM_LIBS) -o $@
+
+# The file to swap to and how much; the disk that matters is the user's.
+BENCH_FILE   ?= $(B)/bench-swap
+BENCH_BYTES  ?= 1G
+BENCH_ROUNDS ?= 3
+
+.PHONY: bench-run bench-core bench-swap
+bench-run: bench-core bench-swap
 
 bench-core: $(O)/selftests/bench/core
 	@$< $(if $(JSON),--json)
+
+bench-swap: $(O)/selftests/bench/swap
+	@selftests/bench/swap.py $< --file $(BENCH_FILE) \
+		--bytes $(BENCH_BYTES) --rounds $(BENCH_ROUNDS) \
+		$(if $(JSON),--json)

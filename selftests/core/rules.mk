@@ -9,7 +9,7 @@ $(O)/selftests/core/unit: $(call core_test_o,unit fixture) $(patsubst \
 		%.c,$(O)/%.o,$(wildcard selftests/core/test_*.c)) $(core_obj)
 	$(CC) $(LDFLAGS) $^ -lcmocka -o $@
 
-core_sim := sim sim_check sim_block sim_move
+core_sim := sim sim_check sim_block sim_client sim_move
 $(O)/selftests/core/property: \
 		$(call core_test_o,property drive $(core_sim)) $(core_obj)
 	$(CC) $(LDFLAGS) $^ -o $@
@@ -17,7 +17,8 @@ $(O)/selftests/core/property: \
 $(O)/selftests/core/fuzz: $(call core_test_o,fuzz drive $(core_sim)) $(core_obj)
 	$(CC) $(LDFLAGS) -fsanitize=fuzzer $^ -o $@
 
-$(O)/selftests/core/explore: $(call core_test_o,explore) $(core_obj)
+$(O)/selftests/core/explore: $(call core_test_o,explore explore_ops \
+		explore_sim explore_state) $(core_obj)
 	$(CC) $(LDFLAGS) $^ -o $@
 
 SUITES += core-unit core-property core-model core-fuzz

@@ -170,7 +170,7 @@ u32 m_place(const struct m_order *o, u32 i);
 void sim_compare(struct sim *s);
 void sim_compare_all(struct sim *s);
 
-/* sim_block.c, sim_move.c: commands, given to both */
+/* sim_block.c, sim_client.c, sim_move.c: commands, given to both */
 void sim_alloc(struct sim *s, u32 client, u32 parts, u32 n,
 	       struct kvmm_block_ref *refs);
 void sim_publish(struct sim *s, u32 client, u32 flags, struct kvmm_cursor *cur,
