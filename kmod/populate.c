@@ -20,6 +20,9 @@ atomic64_t kvmm_pinned_bytes;
 /* A cgroup or machine without memory is an error here, not an OOM kill. */
 #define KVMM_ARENA_GFP	(GFP_HIGHUSER | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
+/* More than this for one run, and clients do nothing but touch other frames. */
+#define KVMM_MAX_SWEEPS	1000
+
 /* Frames of one huge page; larger frames are populated one by one. */
 static u32 kvmm_unit_frames(const struct kvmm_pool *pool)
 {
@@ -38,39 +41,105 @@ static void kvmm_arena_allow(struct kvmm_pool *pool, long pages)
 	raw_spin_unlock(&sbinfo->stat_lock);
 }
 
-/* Get zeroed memory for pages @start to before @end, or for none of them. */
-static int kvmm_arena_fill(struct kvmm_pool *pool, pgoff_t start, pgoff_t end)
+/*
+ * While the limit is raised for a page to come, a client that touches some
+ * frame without memory may get it instead.  Take back what frames have that are
+ * not online, other than @first to before @last.  The arena is ours alone.
+ */
+static void kvmm_arena_sweep(struct kvmm_pool *pool, u32 first, u32 last)
+{
+	unsigned int shift = kvmm_frame_page_shift(pool);
+	u32 from = 0;
+	u32 end = first;
+	u32 to;
+
+	for (;;) {
+		while (kvmm_next_run(pool, false, &from, &to, end)) {
+			kvmm_arena_punch(pool, (pgoff_t)from << shift,
+					 (pgoff_t)to << shift);
+			from = to;
+		}
+		if (end > first)
+			break;
+		from = last;
+		end = pool->core.cfg.nr_frames;
+	}
+}
+
+/*
+ * Get one folio, or the part of it before @end, with the limit raised for just
+ * that.  Returns -ENOSPC where someone else was faster.
+ */
+static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
+			       pgoff_t index, pgoff_t end, pgoff_t *next)
 {
 	struct address_space *mapping = kvmm_arena_inode(pool)->i_mapping;
+	bool huge = !(index & (PTRS_PER_PTE - 1)) &&
+		    end - index >= PTRS_PER_PTE;
+	long want = huge ? PTRS_PER_PTE : 1;
+	struct folio *folio;
+	struct page *page;
+
+	kvmm_arena_allow(pool, want);
+	page = shmem_read_mapping_page_gfp(mapping, index, KVMM_ARENA_GFP);
+	if (IS_ERR(page)) {
+		kvmm_arena_allow(pool, -want);
+		return PTR_ERR(page);
+	}
+	folio = page_folio(page);
+	if (folio->index < start || folio_next_index(folio) > end) {
+		/* A client got a huge page that has other frames too. */
+		pgoff_t from = folio->index;
+		pgoff_t to = folio_next_index(folio);
+
+		folio_put(folio);
+		kvmm_arena_allow(pool, -want);
+		kvmm_arena_punch(pool, from, to);
+		return -ENOSPC;
+	}
+	*next = folio_next_index(folio);
+	kvmm_arena_allow(pool, (long)(*next - index) - want);
+	folio_ref_add(folio, kvmm_frames_of(pool, index, *next) - 1);
+	/* A clean page of shmem would be a page nobody wrote. */
+	set_page_dirty(page);
+	return 0;
+}
+
+/*
+ * Get zeroed memory for frames @first to before @last, or for none of them.
+ * Who has the arena @alone can take stolen memory back and go on.
+ */
+static int kvmm_arena_fill(struct kvmm_pool *pool, u32 first, u32 last,
+			   bool alone)
+{
+	unsigned int shift = kvmm_frame_page_shift(pool);
+	pgoff_t start = (pgoff_t)first << shift;
+	pgoff_t end = (pgoff_t)last << shift;
 	pgoff_t index = start;
+	int sweeps = alone ? KVMM_MAX_SWEEPS : 0;
 	int ret = 0;
 
 	while (index < end) {
-		struct page *page;
-		struct folio *folio;
 		pgoff_t next;
 
 		if (fatal_signal_pending(current)) {
 			ret = -EINTR;
 			break;
 		}
-		page = shmem_read_mapping_page_gfp(mapping, index,
-						   KVMM_ARENA_GFP);
-		if (IS_ERR(page)) {
-			ret = PTR_ERR(page);
-			break;
+		ret = kvmm_arena_fill_one(pool, start, index, end, &next);
+		if (ret == -ENOSPC && sweeps-- > 0) {
+			kvmm_arena_sweep(pool, first, last);
+			continue;
 		}
-		folio = page_folio(page);
-		next = min(folio_next_index(folio), end);
-		folio_ref_add(folio, kvmm_frames_of(pool, index, next) - 1);
-		/* A clean page of shmem would be a page nobody wrote. */
-		set_page_dirty(page);
+		if (ret)
+			break;
 		index = next;
 		cond_resched();
 	}
 	if (ret && index > start) {
 		kvmm_arena_release(pool, start, index);
 		kvmm_arena_punch(pool, start, index);
+		kvmm_arena_allow(pool, -(long)(index - start));
 	}
 	return ret;
 }
@@ -109,91 +178,47 @@ static void kvmm_arena_online(struct kvmm_pool *pool, u32 first, u32 last)
 }
 
 /*
- * While the limit was raised for a frame to come, a client that touched some
- * other frame may have got its memory.  Take it back.
+ * Frames of a run within a unit.  Units that are whole huge pages come in side
+ * by side.  Any other run has the arena alone: then the limit has no room for a
+ * huge page, which would give memory to frames that are not in the run.
  */
-static int kvmm_arena_sweep(struct kvmm_pool *pool)
+static int kvmm_try_run(struct kvmm_pool *pool, u32 first, u32 last,
+			bool alone)
 {
-	unsigned int shift = kvmm_frame_page_shift(pool);
-	u32 first = 0;
-	u32 last;
+	struct rw_semaphore *sem = &pool->arena.sem;
 	int ret;
 
-	ret = down_write_killable(&pool->arena.sem);
+	ret = alone ? down_write_killable(sem) : down_read_killable(sem);
 	if (ret)
 		return ret;
-	while (kvmm_next_run(pool, false, &first, &last,
-			     pool->core.cfg.nr_frames)) {
-		kvmm_arena_punch(pool, (pgoff_t)first << shift,
-				 (pgoff_t)last << shift);
-		first = last;
-	}
-	up_write(&pool->arena.sem);
-	return 0;
-}
-
-static int kvmm_arena_lock(struct kvmm_pool *pool, bool whole)
-{
-	return whole ? down_read_killable(&pool->arena.sem) :
-		       down_write_killable(&pool->arena.sem);
-}
-
-static void kvmm_arena_unlock(struct kvmm_pool *pool, bool whole)
-{
-	if (whole)
-		up_read(&pool->arena.sem);
-	else
-		up_write(&pool->arena.sem);
-}
-
-/*
- * Frames of a run within a unit.  A run that is not made of whole huge pages
- * has the arena for itself: then the limit has no room for a huge page, which
- * would give memory to frames that are not in the run.
- */
-static int kvmm_try_run(struct kvmm_pool *pool, u32 first, u32 last)
-{
-	unsigned int shift = kvmm_frame_page_shift(pool);
-	pgoff_t start = (pgoff_t)first << shift;
-	pgoff_t end = (pgoff_t)last << shift;
-	bool whole = !((start | end) & (PTRS_PER_PTE - 1));
-	int ret;
-
-	ret = kvmm_arena_lock(pool, whole);
-	if (ret)
-		return ret;
+	/* The size of a pool that was destroyed is 0. */
 	if (!i_size_read(kvmm_arena_inode(pool))) {
 		ret = -ENODEV;
-		goto out;
+	} else {
+		ret = kvmm_arena_fill(pool, first, last, alone);
+		if (!ret)
+			kvmm_arena_online(pool, first, last);
 	}
-	kvmm_arena_allow(pool, end - start);
-	ret = kvmm_arena_fill(pool, start, end);
-	if (ret)
-		kvmm_arena_allow(pool, -(long)(end - start));
+	if (alone)
+		up_write(sem);
 	else
-		kvmm_arena_online(pool, first, last);
-out:
-	kvmm_arena_unlock(pool, whole);
+		up_read(sem);
 	return ret;
 }
 
 static int kvmm_populate_run(struct kvmm_pool *pool, u32 first, u32 last)
 {
+	unsigned int shift = kvmm_frame_page_shift(pool);
+	u64 pages = (u64)(first | last) << shift;
 	u64 bytes = (u64)(last - first) << pool->block_shift;
 	u64 max = READ_ONCE(kvmm_max_bytes);
-	int tries = 3;
-	int ret;
+	int ret = -ENOMEM;
 
-	if (atomic64_add_return(bytes, &kvmm_pinned_bytes) > max && max) {
-		ret = -ENOMEM;
+	if (atomic64_add_return(bytes, &kvmm_pinned_bytes) > max && max)
 		goto err;
-	}
-	do {
-		ret = kvmm_try_run(pool, first, last);
-		if (ret != -ENOSPC || !--tries)
-			break;
-		ret = kvmm_arena_sweep(pool);
-	} while (!ret);
+	ret = kvmm_try_run(pool, first, last, pages & (PTRS_PER_PTE - 1));
+	if (ret == -ENOSPC)
+		ret = kvmm_try_run(pool, first, last, true);
 	if (!ret)
 		return 0;
 err:
