@@ -91,6 +91,38 @@ result $? 'replay'
 run 0 pool list && ! has replay-
 result $? 'its pool is gone'
 
+awk 'BEGIN {
+	for (i = 0; i < 20000; i++)
+		printf "{\"timestamp\": %d, \"hash_ids\": [%d, %d]}\n", i,
+			i % 500, i % 500 + 1
+}' >/tmp/long.jsonl
+# begin: a long replay in the background, $pid
+begin()
+{
+	kvmmctl replay /tmp/long.jsonl --block-size 64K --frames 50 \
+		--slots 600 --swap "$KVMM_DISK/long.swap" >$out 2>$err &
+	pid=$!
+	i=0
+	until [ -e "$KVMM_DISK/long.swap" ] || [ $i -eq 50 ]; do
+		sleep 0.2
+		i=$((i + 1))
+	done
+	sleep 0.5
+}
+begin
+kill -TERM $pid
+wait $pid
+rc=$?
+[ $rc -eq 143 ] && says 'interrupted after' &&
+	[ ! -e "$KVMM_DISK/long.swap" ] && run 0 pool list && ! has replay-
+result $? 'SIGTERM ends a replay, and its pool and file go'
+begin
+kill -KILL $pid
+wait $pid
+run 0 pool list && has "^replay-$pid " && run 0 pool destroy "replay-$pid"
+result $? 'SIGKILL leaves a pool that can be destroyed'
+rm -f "$KVMM_DISK/long.swap"
+
 run 0 pool destroy one && run 0 pool destroy two --json &&
 	has '"destroyed": "two"'
 result $? 'pool destroy'

@@ -12,11 +12,12 @@
 #define MAX_SECONDS	35	/* a slow machine must not make a long demo */
 
 static const struct opt opts[] = {
-	{ OPT_MEMORY, "memory", "SIZE", "memory of the pool; 512M" },
-	{ OPT_DISK, "disk", "SIZE", "size of its swap area; 1G" },
+	{ OPT_MEMORY, "memory", "SIZE", "memory of the pool (default 512M)" },
+	{ OPT_DISK, "disk", "SIZE", "size of its swap area (default 1G)" },
 	{ OPT_BLOCK_SIZE, "block-size", "SIZE",
-	  "bytes of a block, a power of two from 4K to 256M; 256K" },
-	{ OPT_SEED, "seed", "N", "makes other conversations; 1" },
+	  "bytes of a block, a power of two from 4K to 256M (default "
+	  "256K)" },
+	{ OPT_SEED, "seed", "N", "makes other conversations (default 1)" },
 	{ 0, NULL, NULL, NULL },
 };
 

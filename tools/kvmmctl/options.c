@@ -16,7 +16,7 @@ static const struct opt global_opts[] = {
 	{ OPT_BACKEND, "backend", "auto|kernel|user",
 	  "where pools live: in /dev/kvmm, in this process, or (auto) in "
 	  "/dev/kvmm where it can be opened, else in this process" },
-	{ OPT_DEVICE, "device", "PATH", "the device; /dev/kvmm if not given" },
+	{ OPT_DEVICE, "device", "PATH", "the device (default /dev/kvmm)" },
 	{ OPT_JSON, "json", NULL, "print JSON" },
 	{ OPT_HELP, "help", NULL, "print this text" },
 	{ OPT_VERSION, "version", NULL, "print the version" },

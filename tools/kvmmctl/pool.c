@@ -23,22 +23,22 @@ static const struct opt create_opts[] = {
 	{ OPT_BLOCK_SIZE, "block-size", "SIZE",
 	  "bytes of a block, a power of two from 4K to 256M; must be given" },
 	{ OPT_FRAMES, "frames", "N", "blocks in memory; must be given" },
-	{ OPT_SLOTS, "slots", "N", "blocks in a swap area, at most; 0" },
+	{ OPT_SLOTS, "slots", "N", "blocks in a swap area, at most (default 0)" },
 	{ OPT_SWAP, "swap", "FILE",
 	  "the swap area: a file, made anew, or a block device, whose content "
 	  "is lost; it stays in use as long as the pool" },
 	{ OPT_NO_CHECKSUM, "no-checksum", NULL,
 	  "don't check what is read back" },
-	{ OPT_POLICY, "policy", "lru", "who is evicted first; lru" },
+	{ OPT_POLICY, "policy", "lru", "who is evicted first (default lru)" },
 	{ OPT_MODE, "mode", "MODE",
-	  "who may open the pool, octal like a file's; 0600" },
+	  "who may open the pool, octal like a file's (default 0600)" },
 	{ OPT_HOLDS, "holds", "N",
-	  "pins that second and further clients can hold at once; half the "
-	  "frames, at least 1024" },
+	  "pins that second and further clients can hold at once (default half "
+	  "the frames, at least 1024)" },
 	{ OPT_QUARANTINE, "quarantine", "MS",
-	  "how long frames rest that a dead client was filling; 0" },
+	  "how long frames rest that a dead client was filling (default 0)" },
 	{ OPT_THREADS, "threads", "N",
-	  "threads that bring the memory in; one a CPU, at most 16" },
+	  "threads that bring the memory in (default one a CPU, at most 16)" },
 	{ 0, NULL, NULL, NULL },
 };
 

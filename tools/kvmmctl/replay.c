@@ -7,13 +7,15 @@
 #include "size.h"
 
 static const struct opt opts[] = {
-	{ OPT_POLICY, "policy", "lru", "who is evicted first; lru" },
+	{ OPT_POLICY, "policy", "lru", "who is evicted first (default lru)" },
 	{ OPT_BLOCK_SIZE, "block-size", "SIZE",
-	  "bytes of a block, a power of two from 4K to 256M; 64K" },
+	  "bytes of a block, a power of two from 4K to 256M (default "
+	  "64K)" },
 	{ OPT_FRAMES, "frames", "N",
-	  "blocks kept in memory between requests; 5000" },
+	  "blocks kept in memory between requests (default 5000)" },
 	{ OPT_SLOTS, "slots", "N",
-	  "blocks kept in a swap area; 0, or with --swap four times --frames" },
+	  "blocks kept in a swap area (default 0, or with --swap four times "
+	  "--frames)" },
 	{ OPT_SWAP, "swap", "FILE",
 	  "the swap area: a file, made anew and removed at the end, or a block "
 	  "device, whose content is lost; without it a file without a name in "
