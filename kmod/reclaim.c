@@ -11,6 +11,9 @@
 #include "kvmm_mod.h"
 #include "swap.h"
 
+/* Ends of others' I/O that a reclaim waits for in vain. */
+#define KVMM_MAX_IDLE	64
+
 /**
  * struct kvmm_reclaim_batch - one batch of writes
  * @cmd: the command
@@ -32,20 +35,21 @@ static u32 kvmm_area_start_writes(struct kvmm_area *area, u32 n)
 }
 
 /*
- * Have the core pick up to @room blocks and start their writes.  Returns how
- * many, 0 when there is nothing to do now; or -errno.
+ * Have the core pick blocks and start their writes, until the frames in use are
+ * down to @keep, or fewer by @down where that is not 0.  Returns how many, 0
+ * when there is nothing to write now; or -errno.
  */
-static int kvmm_reclaim_issue(struct kvmm_reclaim_batch *b, u32 keep, u32 room,
+static int kvmm_reclaim_issue(struct kvmm_reclaim_batch *b, u32 keep, u32 down,
 			      struct kvmm_reclaim_count *count)
 {
 	struct kvmm_pool *pool = b->cmd.pool;
 	struct kvmm_op *op;
 	int ret = 0;
-	u32 had, may, n, i;
+	u32 had, may, used, n, i;
 	LIST_HEAD(ops);
 	LIST_HEAD(submit);
 
-	had = kvmm_ops_alloc(pool, &ops, room);
+	had = kvmm_ops_alloc(pool, &ops, down ?: KVMM_CORE_BATCH);
 	if (!had)
 		return -ENOMEM;
 
@@ -60,6 +64,10 @@ static int kvmm_reclaim_issue(struct kvmm_reclaim_batch *b, u32 keep, u32 room,
 		/* Frozen: what could be written now stays where it is. */
 		if (!may)
 			goto out;
+	}
+	if (down) {
+		used = kvmm_core_frames_used(&pool->core);
+		keep = used - min(used, down);
 	}
 	n = kvmm_core_reclaim(&pool->core, keep, kvmm_pool_now(pool), b->io,
 			      may, count);
@@ -95,33 +103,27 @@ u32 kvmm_reclaim_start(struct kvmm_pool *pool, u32 want)
 {
 	struct kvmm_reclaim_count count = {};
 	struct kvmm_reclaim_batch *b;
-	u32 used;
 
 	b = kmalloc(sizeof(*b), GFP_KERNEL | __GFP_NOWARN);
 	if (!b)
 		return 0;
-	want = min_t(u32, want, KVMM_CORE_BATCH);
-	mutex_lock(&pool->lock);
-	used = pool->dead ? 0 : kvmm_core_frames_used(&pool->core);
-	mutex_unlock(&pool->lock);
-
 	kvmm_cmd_init(&b->cmd, pool, kvmm_reclaim_end);
-	if (used)
-		kvmm_reclaim_issue(b, used - min(want, used), want, &count);
+	kvmm_reclaim_issue(b, 0, min_t(u32, want, KVMM_CORE_BATCH), &count);
 	if (kvmm_cmd_issued(&b->cmd))
 		kvmm_reclaim_end(&b->cmd);
 	return count.evicted + count.purged;
 }
 
 /*
- * Nothing more to hand out, but writes of others may free the frames to come.
+ * Nothing more to hand out, but the end of I/O that others began may help: it
+ * frees frames, and slots to write to.
  */
 static int kvmm_reclaim_wait(struct kvmm_pool *pool, u32 keep, bool *more)
 {
 	u64 seq;
 
 	mutex_lock(&pool->lock);
-	*more = !pool->dead && pool->core.writing &&
+	*more = !pool->dead && (pool->core.writing || pool->core.reading) &&
 		kvmm_core_frames_used(&pool->core) > keep;
 	seq = pool->io_seq;
 	mutex_unlock(&pool->lock);
@@ -137,6 +139,7 @@ int kvmm_do_reclaim(struct kvmm_client *client, struct file *file, void *arg)
 	struct kvmm_reclaim *a = arg;
 	struct kvmm_reclaim_count count = {};
 	struct kvmm_reclaim_batch *b;
+	unsigned int idle = 0;
 	bool more = true;
 	int ret = 0;
 
@@ -148,18 +151,20 @@ int kvmm_do_reclaim(struct kvmm_client *client, struct file *file, void *arg)
 	while (more) {
 		kvmm_cmd_init(&b->cmd, pool, NULL);
 		count.more = false;
-		ret = kvmm_reclaim_issue(b, a->keep, KVMM_CORE_BATCH, &count);
+		ret = kvmm_reclaim_issue(b, a->keep, 0, &count);
 		kvmm_cmd_wait(&b->cmd);
 		count.evicted += b->cmd.evicted;
-		if (!ret && !count.more)
+		if (ret > 0 || count.more)
+			idle = 0;
+		else if (!ret && idle++ < KVMM_MAX_IDLE)
 			ret = kvmm_reclaim_wait(pool, a->keep, &more);
+		else
+			more = false;
 		if (ret < 0)
 			break;
-		ret = 0;
-		if (task_sigpending(current)) {
-			ret = -EINTR;
+		ret = more && task_sigpending(current) ? -EINTR : 0;
+		if (ret)
 			break;
-		}
 	}
 	kfree(b);
 
