@@ -141,7 +141,7 @@ static int victim(void *arg)
 	}
 }
 
-TEST_F(kill, rounds)
+TEST_F_TIMEOUT(kill, rounds, 1800)
 {
 	const char *text = getenv("KVMM_KILL_ROUNDS");
 	int rounds = text ? atoi(text) : 8, round, hits, ret;

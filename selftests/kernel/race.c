@@ -286,7 +286,7 @@ FIXTURE_TEARDOWN(race)
 	kt_area_unlink(AREA);
 }
 
-TEST_F(race, all_at_once)
+TEST_F_TIMEOUT(race, all_at_once, 1800)
 {
 	const char *text = getenv("KVMM_RACE_SECONDS");
 	int seconds = text ? atoi(text) : 10, i;
