@@ -97,12 +97,18 @@ static int batch_flush(struct submit *s)
 		.flags = CU_COPY_OVERLAP,
 	};
 	struct CUmemcpyAttributes_st *a = (void *)&attrs;
+	bool out = s->dir == KVMM_GPU_OUT;
 	size_t from = 0, bad = SIZE_MAX, nr = s->nr;
 	cu_result_t res;
 
 	if (!nr)
 		return 0;
 	s->nr = 0;
+	/* looked at only where pageable memory is copied (HMM, ATS) */
+	attrs.src_location_type = out ? CU_PLACE_DEVICE : CU_PLACE_HOST;
+	attrs.dst_location_type = out ? CU_PLACE_HOST : CU_PLACE_DEVICE;
+	attrs.src_location_id = out ? s->c->device : 0;
+	attrs.dst_location_id = out ? 0 : s->c->device;
 	if (api->batch_13)
 		res = api->batch_13(s->dst, s->src, s->bytes, nr, a, &from, 1,
 				    s->stream);

@@ -5,6 +5,6 @@
 
 GPU_SHIM_OBJ := $(patsubst %.c,$(O)/%.o,$(wildcard gpu-shim/*.c))
 
-$(O)/gpu-shim/drm.o: ALL_CFLAGS += $(shell pkg-config --cflags libdrm)
+$(O)/gpu-shim/drm.o: ALL_CFLAGS += $(shell pkg-config --cflags libdrm 2>/dev/null)
 
 ALL += $(GPU_SHIM_OBJ)

@@ -139,6 +139,9 @@ static cu_result_t batch_attrs(const struct cu_memcpy_attrs *attrs,
 		/* ANY would let a batch overtake what fills its source */
 		if (attrs[i].src_access_order != CU_ORDER_STREAM)
 			fake_violation("batch out of stream order");
+		if (attrs[i].src_location_type > CU_PLACE_HOST ||
+		    attrs[i].dst_location_type > CU_PLACE_HOST)
+			return CU_ERROR_INVALID_VALUE;
 		if (attrs[i].flags & ~CU_COPY_OVERLAP)
 			return CU_ERROR_INVALID_VALUE;
 	}

@@ -15,6 +15,7 @@ $(O)/selftests/fakecuda/proc_old.o: selftests/fakecuda/proc.c
 
 $(FAKECUDA): $(FAKECUDA_OBJ) $(O)/selftests/fakecuda/proc.o
 	$(CC) -shared $(LDFLAGS) -Wl,-soname,libcuda.so.1 $^ -o $@
+	@ln -sf libcuda-fake.so.1 $(@D)/libcuda.so.1
 
 $(FAKECUDA_OLD): $(FAKECUDA_OBJ) $(O)/selftests/fakecuda/proc_old.o
 	$(CC) -shared $(LDFLAGS) -Wl,-soname,libcuda.so.1 $^ -o $@
