@@ -267,7 +267,9 @@ static int store(struct replayer *rp, unsigned int n, const uint64_t *ids)
 
 /*
  * Let go of the blocks, then age them: the deepest is the oldest, so a prefix
- * outlives its extensions.
+ * outlives its extensions.  The end of the request does that by the blocks'
+ * parents; where a block came back behind a gap, the parents of those that had
+ * stayed are gone, so the chain is also touched as it is known here.
  */
 static int let_go(struct replayer *rp, unsigned int n, uint32_t output_tokens)
 {

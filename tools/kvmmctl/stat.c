@@ -133,8 +133,10 @@ static int watch_line(struct ctx *ctx, const struct kvmm_pool_stat *a,
 	if (ctx->json) {
 		json_t *obj = counters_json(b);
 
-		if (obj && json_object_set_new(obj, "interval_seconds",
-					       json_real(seconds))) {
+		if (obj && (json_object_set_new(obj, "backend", json_string(
+				kvmm_backend_name(ctx->kv))) ||
+			    json_object_set_new(obj, "interval_seconds",
+						json_real(seconds)))) {
 			json_decref(obj);
 			obj = NULL;
 		}
