@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """What goes wrong: a disk that changes data, no room, signals."""
 
+import json
 import os
 import resource
 import signal
@@ -40,54 +41,79 @@ def full_size(path):
     return os.path.exists(path) and os.path.getsize(path) >= SLOTS * BLOCK
 
 
-def scribble(trace, swap, *args):
-    """Overwrites 8 bytes of every slot again and again during a replay."""
+def disturb(trace, swap, harm, *args):
+    """Runs a replay and does harm(process, file, round) until it ends."""
     p = start(trace, '--frames', 100, '--slots', SLOTS, '--swap', swap, *args)
     if not wait_for(lambda: full_size(swap) or p.poll() is not None):
         p.kill()
     fd = -1
     try:
         fd = os.open(swap, os.O_WRONLY)
-        slot = 0
+        n = 0
         while p.poll() is None:
-            os.pwrite(fd, b'scribble', slot * BLOCK + 1000)
-            slot = (slot + 1) % SLOTS
+            harm(p, fd, n)
+            n += 1
     except FileNotFoundError:
         pass
     finally:
         if fd >= 0:
             os.close(fd)
     out, err = p.communicate(timeout=60)
-    return p.returncode, out.decode(), err.decode()
+    j = json.loads(out.decode()) if out else {}
+    return p.returncode, j, err.decode()
+
+
+def scribble(p, fd, n):
+    os.pwrite(fd, b'scribble', n % SLOTS * BLOCK + 1000)
+
+
+def truncate(p, fd, n):
+    os.ftruncate(fd, 0)
+    time.sleep(0.01)
+
+
+def forbid_writes(p, fd, n):
+    if n == 10:
+        try:
+            resource.prlimit(p.pid, resource.RLIMIT_FSIZE, (BLOCK, BLOCK))
+        except ProcessLookupError:
+            pass                # ended already: the test will say so
+    time.sleep(0.01)
 
 
 def corruption(trace, swap):
-    import json
     cycles(trace, 60, 20, 10)
     r = replay(trace, '--block-size', BLOCK, '--frames', 100, '--slots', SLOTS)
     good = r.json()
     ok(good['corrupt'] == 0 and good['hits_swap'] > 8000,
        'nothing is corrupt while nobody scribbles', r)
-    rc, out, err = scribble(trace, swap, '--no-checksum')
-    j = json.loads(out) if out else {}
+    rc, j, err = disturb(trace, swap, scribble, '--no-checksum')
     ok(rc == 2 and j.get('corrupt', 0) > 0 and j['hits'] == good['hits'],
-       'scribbling without checksums: corrupt blocks, exit 2', rc, out, err)
+       'scribbling without checksums: corrupt blocks, exit 2', rc, j, err)
     ok(1 <= err.count('\n') <= 5 and
        all(line.startswith('kvmmctl replay: corrupt: request ') and
            ', from swap: byte 1000: expected ' in line and
            line.endswith(', got 656c626269726373')
            for line in err.splitlines()),
        'the first few are told: where, what was expected, what was got', err)
-    rc, out, err = scribble(trace, swap)
-    j = json.loads(out) if out else {}
+    rc, j, err = disturb(trace, swap, scribble)
     ok(rc == 0 and j['corrupt'] == 0 and j['checksum_errors'] > 0 and
        j['hits'] < good['hits'],
-       'scribbling with checksums: misses, and nothing corrupt', rc, out, err)
+       'scribbling with checksums: misses, and nothing corrupt', rc, j, err)
     ok(err.count('\n') == 9 and
        err.endswith('kvmmctl replay: further warnings are not shown\n'),
        'a thousand bad blocks are not told one by one', err)
     # frames, alloc or publish must not be lost with the blocks
-    equal(j.get('unstored'), 0, 'and every block finds a place again', out)
+    equal(j.get('unstored'), 0, 'and every block finds a place again', j)
+    rc, j, err = disturb(trace, swap, truncate)
+    ok(rc == 0 and j['corrupt'] == 0 and j['hits'] < good['hits'] and
+       j['read_errors'] + j['checksum_errors'] > 0,
+       'a swap file that is cut off: misses, and nothing corrupt', rc, j, err)
+    cycles(trace, 60, 20, 40)
+    rc, j, err = disturb(trace, swap, forbid_writes)
+    ok(rc == 0 and j['corrupt'] == 0 and j['write_errors'] > 0 and
+       j['purged'] > 0 and 'the swap area failed' in err,
+       'a disk that takes no more: blocks are lost, none is wrong', rc, j, err)
 
 
 def no_room(trace, swap):
