@@ -6,6 +6,7 @@
  * unit comes online as a whole as soon as it is there, while the pool works on.
  * Several threads may populate at once; pages are charged to their cgroups.
  */
+#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched/signal.h>
@@ -44,7 +45,8 @@ static void kvmm_arena_allow(struct kvmm_pool *pool, long pages)
 /*
  * While the limit is raised for a page to come, a client that touches some
  * frame without memory may get it instead.  Take back what frames have that are
- * not online, other than @first to before @last.  The arena is ours alone.
+ * not online, other than @first to before @last.  The arena is ours alone, but
+ * for clients in the middle of getting a page: that is seen a moment later.
  */
 static void kvmm_arena_sweep(struct kvmm_pool *pool, u32 first, u32 last)
 {
@@ -64,6 +66,7 @@ static void kvmm_arena_sweep(struct kvmm_pool *pool, u32 first, u32 last)
 		from = last;
 		end = pool->core.cfg.nr_frames;
 	}
+	usleep_range(20, 100);
 }
 
 /*
@@ -122,12 +125,14 @@ static int kvmm_arena_fill(struct kvmm_pool *pool, u32 first, u32 last,
 	while (index < end) {
 		pgoff_t next;
 
-		if (fatal_signal_pending(current)) {
+		ret = READ_ONCE(pool->dead) ? -ENODEV : 0;
+		if (fatal_signal_pending(current))
 			ret = -EINTR;
+		if (ret)
 			break;
-		}
 		ret = kvmm_arena_fill_one(pool, start, index, end, &next);
 		if (ret == -ENOSPC && sweeps-- > 0) {
+			kvmm_arena_punch(pool, index, end);
 			kvmm_arena_sweep(pool, first, last);
 			continue;
 		}
