@@ -64,6 +64,7 @@ struct user_backend {
  * @arena_bytes: its length
  * @arena_fd: sealed memfd
  * @huge: whole huge pages can be had; atomic, falls once
+ * @nr_huge: 2 MiB pages that were made; atomic
  * @populate: read: memory is being brought in; write: taken back
  * @chunk_online: frames online in each piece of USER_CHUNK_SHIFT; atomic
  * @lock: guards all below, the core included
@@ -91,6 +92,7 @@ struct user_pool {
 	size_t arena_bytes;
 	int arena_fd;
 	bool huge;
+	unsigned int nr_huge;
 	pthread_rwlock_t populate;
 	uint32_t *chunk_online;
 

@@ -56,46 +56,79 @@ static bool read_number(const char *path, const char *key, uint64_t *value)
 	return found;
 }
 
-/* What the memory cgroup still allows; v2 at its usual place, then v1. */
+/* One cgroup's files: the limit, what is used, and which of it is cache. */
+struct cgroup_files {
+	const char *max;
+	const char *used;
+	const char *stat;
+	const char *cache[2];
+};
+
+static const struct cgroup_files cgroup_v2 = {
+	"/sys/fs/cgroup%s/memory.max",
+	"/sys/fs/cgroup%s/memory.current",
+	"/sys/fs/cgroup%s/memory.stat",
+	{ "inactive_file ", "active_file " },
+};
+
+static const struct cgroup_files cgroup_v1 = {
+	"/sys/fs/cgroup/memory%s/memory.limit_in_bytes",
+	"/sys/fs/cgroup/memory%s/memory.usage_in_bytes",
+	"/sys/fs/cgroup/memory%s/memory.stat",
+	{ "total_inactive_file ", "total_active_file " },
+};
+
+static bool cgroup_number(const char *format, const char *name,
+			  const char *key, uint64_t *value)
+{
+	char path[640];
+
+	snprintf(path, sizeof(path), format, name);
+	return read_number(path, key, value);
+}
+
+/* What one cgroup still allows; the cache in it makes way. */
+static uint64_t cgroup_level(const struct cgroup_files *f, const char *name)
+{
+	uint64_t limit, used = 0, cache;
+	unsigned int i;
+
+	if (!cgroup_number(f->max, name, "", &limit))
+		return UINT64_MAX;
+	cgroup_number(f->used, name, "", &used);
+	for (i = 0; i < 2; i++)
+		if (cgroup_number(f->stat, name, f->cache[i], &cache))
+			used -= cache < used ? cache : used;
+	return limit > used ? limit - used : 0;
+}
+
+/* What the memory cgroup still allows, and every one above it. */
 static uint64_t cgroup_room(void)
 {
-	static const char *const where[][2] = {
-		{ "/sys/fs/cgroup%s/memory.max",
-		  "/sys/fs/cgroup%s/memory.current" },
-		{ "/sys/fs/cgroup/memory%s/memory.limit_in_bytes",
-		  "/sys/fs/cgroup/memory%s/memory.usage_in_bytes" },
-	};
-	uint64_t room = UINT64_MAX, limit, used;
-	char line[512], path[640], *name, *slash;
-	bool v2;
+	const struct cgroup_files *files;
+	uint64_t room = UINT64_MAX, level;
+	char line[512], *name;
 	FILE *f = fopen("/proc/self/cgroup", "re");
 
 	if (!f)
 		return room;
 	while (fgets(line, sizeof(line), f)) {
 		line[strcspn(line, "\n")] = 0;
-		v2 = !strncmp(line, "0::", 3);
-		if (!v2 && !strstr(line, ":memory:"))
+		if (!strncmp(line, "0::", 3))
+			files = &cgroup_v2;
+		else if (strstr(line, ":memory:"))
+			files = &cgroup_v1;
+		else
 			continue;
 		name = strchr(strchr(line, ':') + 1, ':') + 1;
-		/* Every ancestor limits, too. */
 		for (;;) {
-			const char *const *w = where[v2 ? 0 : 1];
-
-			snprintf(path, sizeof(path), w[0], name);
-			if (read_number(path, "", &limit)) {
-				snprintf(path, sizeof(path), w[1], name);
-				if (!read_number(path, "", &used))
-					used = 0;
-				if (limit <= used)
-					room = 0;
-				else if (limit - used < room)
-					room = limit - used;
-			}
-			slash = strrchr(name, '/');
-			if (!slash || slash == name)
+			level = cgroup_level(files, name);
+			if (level < room)
+				room = level;
+			if (!*name)
 				break;
-			*slash = 0;
+			/* Up to the root, which is a limit in a container. */
+			*(strrchr(name, '/') ? strrchr(name, '/') : name) = 0;
 		}
 	}
 	fclose(f);
@@ -205,8 +238,10 @@ static int collapse(struct user_pool *up, size_t start, size_t end)
 	for (at = start; at < end; at += HUGE) {
 		if (madvise(up->arena + at, PAGE, MADV_POPULATE_WRITE))
 			return -errno;
-		if (!madvise(up->arena + at, HUGE, MADV_COLLAPSE))
+		if (!madvise(up->arena + at, HUGE, MADV_COLLAPSE)) {
+			__atomic_fetch_add(&up->nr_huge, 1, __ATOMIC_RELAXED);
 			continue;
+		}
 		/* EAGAIN and ENOMEM are of this moment, for this place. */
 		if (errno != EINVAL)
 			continue;
@@ -262,10 +297,14 @@ static void roll_back(struct user_pool *up, unsigned int first,
 	pthread_rwlock_unlock(&up->populate);
 }
 
-/* They have memory: tell the core, and count for the chunks. */
+/*
+ * They have memory: tell the core, and count for the chunks.  Return: 1 if these
+ * were the last.
+ */
 static int set_online(struct user_pool *up, unsigned int first,
 		      unsigned int count)
 {
+	bool last = false;
 	unsigned int per_chunk = 1U << (USER_CHUNK_SHIFT - up->block_shift);
 	unsigned int i, m;
 	uint32_t n;
@@ -282,11 +321,12 @@ static int set_online(struct user_pool *up, unsigned int first,
 			return -ENODEV;
 		}
 		n = kvmm_core_frames_online(&up->core, i, m);
+		last = n && up->core.frames_online == up->core.cfg.nr_frames;
 		__atomic_fetch_add(&up->chunk_online[i / per_chunk], n,
 				   __ATOMIC_RELEASE);
 		pthread_mutex_unlock(&up->lock);
 	}
-	return 0;
+	return last;
 }
 
 /* Frames that are online from @first on without a gap, at most @count. */
@@ -307,6 +347,16 @@ static unsigned int online_run(struct user_pool *up, unsigned int first,
 			break;
 	}
 	return i;
+}
+
+/* The last frame has come online: say what kind of memory it was. */
+static void tell_memory(struct user_pool *up)
+{
+	unsigned int huge = __atomic_load_n(&up->nr_huge, __ATOMIC_RELAXED);
+
+	kvmm_log(up->kv, KVMM_LOG_INFO,
+		 "pool %s: %zu KiB of memory, %zu KiB of it in 2 MiB pages",
+		 up->name, up->arena_bytes >> 10, huge * (HUGE >> 10));
 }
 
 /* A piece at a time, so that the pool works while the rest is on its way. */
@@ -340,10 +390,13 @@ int user_populate(struct kvmm_pool *pool, unsigned int first,
 		if (!err)
 			err = set_online(up, i, m);
 		pthread_rwlock_unlock(&up->populate);
-		if (err) {
+		if (err < 0) {
 			roll_back(up, i, m);
 			break;
 		}
+		if (err)
+			tell_memory(up);
+		err = 0;
 	}
 	*done = online_run(up, first, count);
 	return err;

@@ -13,6 +13,8 @@
  */
 #include "backend_user.h"
 
+#include <time.h>
+
 /* Ends of other commands' I/O that a reclaim waits for in vain. */
 #define MAX_IDLE	64
 
@@ -245,6 +247,7 @@ long user_alloc(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
 		unsigned int n, unsigned int nr_parts, unsigned int timeout_ms)
 {
 	struct user_client *cl = user_client(pool);
+	const struct timespec pause = { .tv_nsec = 50000 };
 	struct user_pool *up = cl->up;
 	uint64_t until = 0;
 	bool started = false;
@@ -273,8 +276,11 @@ long user_alloc(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
 			until = user_mono_ms() + timeout_ms;
 		else if (user_mono_ms() >= until)
 			ret = -ETIMEDOUT;
-		if (ret == -ETIMEDOUT || !user_make_room(up, n - got))
+		if (ret == -ETIMEDOUT)
 			break;
+		/* Nothing to start or wait for: the next ask looks further. */
+		if (!user_make_room(up, n - got))
+			nanosleep(&pause, NULL);
 	}
 	return got ? (long)got : ret;
 }

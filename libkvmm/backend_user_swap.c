@@ -11,8 +11,11 @@
 
 /* Marks an entry whose move someone else carries out. */
 #define JOINED	KVMM_IO_JOIN
-/* How often a swap-in makes room, without getting a frame, before it says so */
-#define ROOM_TRIES	4
+/*
+ * How often a swap-in makes room, without getting a frame, before it says so.
+ * The core looks at a part of the blocks each time: many may be pinned.
+ */
+#define ROOM_TRIES	1000
 
 /**
  * struct move - one swap command
@@ -208,8 +211,7 @@ static int make_room_and_retry(struct move *m)
 	int tries = ROOM_TRIES, err = 0;
 
 	while (before && tries && !err) {
-		if (!user_make_room(m->up, before))
-			break;
+		user_make_room(m->up, before);
 		err = move_all(m, true);
 		left = count_again(m);
 		tries = left < before ? ROOM_TRIES : tries - 1;

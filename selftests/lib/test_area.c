@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -332,6 +333,7 @@ static void one_process_only(void **state)
 		/* Its own library: nothing of the parent's is used. */
 		struct kvmm_pool *own;
 
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		lt->kv = lt_open(lt, 0);
 		own = lt_pool(lt, NAME "2", 4, 8, 0);
 		c = attach(own, path, 0) == 8;

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * Where a container's seccomp filter forbids io_uring, the library says so
- * once, and everything works with threads (user) or ioctls (kernel).
+ * Little is allowed.  Where a container's seccomp filter forbids io_uring, the
+ * library says so once, and everything works with threads (user) or ioctls
+ * (kernel).  Where RLIMIT_MEMLOCK forbids registering the arena, it says so
+ * once, and works without.
  */
 #include "lt.h"
 
-#include <linux/audit.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +39,19 @@ static int forbid_io_uring(int err)
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog);
 }
 
+/* How many messages speak of @what. */
+static unsigned int mentions(const struct lt *lt, const char *what)
+{
+	const char *at = lt->log;
+	unsigned int n = 0;
+
+	while ((at = strstr(at, what))) {
+		n++;
+		at += strcspn(at, "\n");
+	}
+	return n;
+}
+
 /* In a child of its own: a filter can't be taken off again. */
 static int swap_under_filter(struct lt *lt, int err)
 {
@@ -45,11 +61,11 @@ static int swap_under_filter(struct lt *lt, int err)
 
 	if (forbid_io_uring(err))
 		return 2;
-	lt->nr_logs = 0;
+	lt->log[0] = 0;
 	lt->kv = lt_open(lt, 0);
 	if (strcmp(kvmm_io_name(lt->kv), lt->kernel ? "ioctl" : "threads"))
 		return 3;
-	if (lt->nr_logs != 1 || !strstr(lt->log, "io_uring"))
+	if (mentions(lt, "io_uring") != 1)
 		return 4;
 	pool = lt_pool(lt, "lt-seccomp", 100, 100, 0);
 	lt_attach(pool, lt_path(lt), KVMM_SWAP_UNLINK);
@@ -62,7 +78,7 @@ static int swap_under_filter(struct lt *lt, int err)
 	for (i = 0; i < 100; i++)
 		lt_check(kvmm_addr(pool, &refs[i]), i, LT_BLOCK);
 	/* Once: not again for the area. */
-	if (lt->nr_logs != 1)
+	if (mentions(lt, "io_uring") != 1)
 		return 7;
 	lt_end(lt, pool, "lt-seccomp");
 	kvmm_close(lt->kv);
@@ -94,12 +110,65 @@ static void io_uring_not_there(void **state)
 	forbidden(*state, ENOSYS);
 }
 
+/* As a user without privileges, with a file that only its parent may open. */
+static int swap_without_memlock(struct lt *lt, int fd)
+{
+	struct kvmm_swap_opts so = { .size = sizeof(so), .fd = fd };
+	const struct rlimit low = { 0 };
+	struct kvmm_block_ref refs[100];
+	struct kvmm_pool *pool;
+	unsigned int i;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &low) || setgid(12345) || setuid(12345))
+		return 2;
+	lt->kv = lt_open(lt, 0);
+	/* On old kernels the ring itself counts as locked: then threads do. */
+	pool = lt_pool(lt, "lt-memlock", 100, 100, 0);
+	if (kvmm_swap_attach(pool, &so) != 100)
+		return 3;
+	lt_store(pool, refs, 0, 100, 0);
+	if (kvmm_swap_out(pool, refs, 100, KVMM_SWAP_DROP) != 100)
+		return 4;
+	memset(kvmm_pool_arena(pool, NULL), 0, 100 * LT_BLOCK);
+	if (kvmm_swap_in(pool, refs, 100, KVMM_SWAP_PIN) != 100)
+		return 5;
+	for (i = 0; i < 100; i++)
+		lt_check(kvmm_addr(pool, &refs[i]), i, LT_BLOCK);
+	if (!strcmp(kvmm_io_name(lt->kv), "io_uring") &&
+	    mentions(lt, "RLIMIT_MEMLOCK") != 1)
+		return 6;
+	lt_end(lt, pool, "lt-memlock");
+	kvmm_close(lt->kv);
+	return 0;
+}
+
+static void memlock_too_low(void **state)
+{
+	struct lt *lt = *state;
+	const char *path = lt_path(lt);
+	int fd, status;
+	pid_t pid;
+
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 100 * LT_BLOCK), 0);
+	unlink(path);
+	pid = fork();
+	if (!pid)
+		_exit(swap_without_memlock(lt, fd));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	close(fd);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
 	static const struct lt_test tests[] = {
 		LT_TEST(io_uring_not_permitted),
 		LT_TEST(io_uring_not_there),
+		LT_TEST_ON(memlock_too_low, LT_USER_ROOT),
 	};
 
-	return LT_RUN("seccomp", tests);
+	return LT_RUN("limits", tests);
 }
