@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -90,10 +91,11 @@ def corruption(trace, swap):
     rc, j, err = disturb(trace, swap, scribble, '--no-checksum')
     ok(rc == 2 and j.get('corrupt', 0) > 0 and j['hits'] == good['hits'],
        'scribbling without checksums: corrupt blocks, exit 2', rc, j, err)
+    # a write through the page cache may bring back more old bytes than its own
     ok(1 <= err.count('\n') <= 5 and
-       all(line.startswith('kvmmctl replay: corrupt: request ') and
-           ', from swap: byte 1000: expected ' in line and
-           line.endswith(', got 656c626269726373')
+       all(re.fullmatch(r'kvmmctl replay: corrupt: request \d+, block \d+, id '
+                        r'\d+, from (swap|memory): byte \d+: expected '
+                        r'[0-9a-f]{16}, got [0-9a-f]{16}', line)
            for line in err.splitlines()),
        'the first few are told: where, what was expected, what was got', err)
     rc, j, err = disturb(trace, swap, scribble)
