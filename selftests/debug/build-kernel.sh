@@ -14,12 +14,14 @@ usage: build-kernel.sh --arch um|x86 [--build DIR] [--update]
 Makes DIR/kernel/debug-ARCH: the kernel, its modules, and what a module is built
 with. They come from a pack in $KVMM_CACHE (default ~/.cache/kvmm) that was made
 of the same configuration by the same compiler; where there is none, the kernel
-is built, which takes about ten minutes, and packed. DIR is build.
+is built, which takes about ten minutes, and packed; a build that was cut off goes on
+where it was. DIR is build.
 
   --update   build anew if the pack is of an older version than Debian's
              linux-source is now
   --print    name a thing and do nothing: kdir (for make -C ... M=...), kernel,
-             modules (holds lib/modules), release, pack (its file name)
+             modules (holds lib/modules), release, pack (its file name),
+             key (of the configuration)
 
 The configuration is common.config and ARCH.config beside this script; nothing
 else is on. A line of theirs that Kconfig doesn't take is an error: options that
@@ -83,6 +85,7 @@ if [[ $print ]]; then
 	kdir | kernel | modules) echo "$dir/$print" ;;
 	release) cat "$dir/release" ;;
 	pack) find_pack ;;
+	key) echo "$key" ;;
 	*) die "nothing to print by that name: $print" ;;
 	esac
 	exit 0
@@ -151,9 +154,14 @@ build_pack()
 	"$top/tools/dist/setup.sh" debug
 	"$top/tools/dist/fetch-kernel.sh" --build "$build" source
 	version=$(cat "$build/kernel/.source")
-	rm -rf "$obj" "$out"
+	# A build that was cut off goes on, if it was of the same.
+	if [[ $(cat "$obj/key" 2>/dev/null) != "$version $key" ]]; then
+		rm -rf "$obj"
+	fi
+	rm -rf "$out"
 	mkdir -p "$obj" "$out"
 	fragments >"$obj/fragments"
+	echo "$version $key" >"$obj/key"
 	say "building $arch from linux-source $version; the log is $obj/log"
 	local mk=(env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u O -u VARIANT -u CC
 		nice -n "${KVMM_NICE:-10}" make -C "$src" "O=$obj" "ARCH=$karch"
