@@ -2,8 +2,10 @@
 /*
  * The kernel backend: every call is a command of <linux/kvmm.h>.
  *
- * backend_kernel.c		pools and commands, by ioctl
- * backend_kernel_uring.c	swapping through io_uring
+ * backend_kernel.c		the device and its pools
+ * backend_kernel_block.c	commands on blocks
+ * backend_kernel_swap.c	the swap area; swapping, by ioctl or
+ * backend_kernel_uring.c	through io_uring
  */
 #ifndef LIBKVMM_BACKEND_KERNEL_H
 #define LIBKVMM_BACKEND_KERNEL_H
@@ -11,6 +13,7 @@
 #include "backend.h"
 
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 struct kernel_ring;
 
@@ -47,6 +50,61 @@ static inline struct kernel_backend *kernel_backend(const struct kvmm *kv)
 {
 	return kv->priv;
 }
+
+/* One command; -errno. */
+static inline int kernel_command(int fd, unsigned long cmd, void *arg)
+{
+	return ioctl(fd, cmd, arg) < 0 ? -errno : 0;
+}
+
+/* What of @left fits into one command. */
+static inline unsigned int kernel_lot(unsigned int left)
+{
+	return left < KVMM_MAX_BATCH ? left : KVMM_MAX_BATCH;
+}
+
+static inline uint64_t kernel_ptr(const void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+/* backend_kernel_block.c */
+long kernel_alloc(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+		  unsigned int n, unsigned int nr_parts,
+		  unsigned int timeout_ms);
+long kernel_publish(struct kvmm_pool *pool,
+		    struct kvmm_publish_entry *e, unsigned int n,
+		    unsigned int flags);
+long kernel_batch(struct kvmm_pool *pool, unsigned int cmd,
+		  struct kvmm_block_ref *refs, unsigned int n);
+long kernel_lookup(struct kvmm_pool *pool, const uint8_t *keys,
+		   struct kvmm_block_ref *refs, unsigned int n,
+		   unsigned int flags);
+long kernel_keys(struct kvmm_pool *pool, uint64_t *cursor,
+		 struct kvmm_key_entry *e, unsigned int n);
+long kernel_request_end(struct kvmm_pool *pool, uint64_t handle,
+			unsigned int output_tokens);
+long kernel_hint(struct kvmm_pool *pool, uint64_t handle,
+		 unsigned int permille, unsigned int delay_ms);
+int kernel_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *arg);
+/**
+ * kernel_one_batch() - kernel_batch() of at most KVMM_MAX_BATCH entries
+ * @done: entries whose result is not an error
+ */
+int kernel_one_batch(struct kvmm_pool *pool, unsigned int cmd,
+		     struct kvmm_block_ref *refs, unsigned int n,
+		     unsigned int *done);
+
+/* backend_kernel_swap.c */
+int kernel_swap_attach(struct kvmm_pool *pool, struct kvmm_swap_attach *arg);
+int kernel_swap_detach(struct kvmm_pool *pool, unsigned int flags);
+long kernel_swap_out(struct kvmm_pool *pool,
+		     struct kvmm_block_ref *refs, unsigned int n,
+		     unsigned int flags);
+long kernel_swap_in(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
+		    unsigned int n, unsigned int flags);
+
+/* backend_kernel_uring.c */
 
 /** kernel_uring_probe() - 0, or why io_uring can't be used here */
 int kernel_uring_probe(void);

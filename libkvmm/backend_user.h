@@ -3,7 +3,8 @@
  * The user backend: pools in this process, around the core that kvmm.ko uses
  * too.
  *
- * backend_user.c		pools and their clients
+ * backend_user.c		opening; a pool's clock and counters
+ * backend_user_pool.c		how pools and their clients begin and end
  * backend_user_arena.c		memory: memfd, huge pages, populate
  * backend_user_block.c		commands on blocks, 64 to a hold of the lock
  * backend_user_area.c		the swap area: checks, claim, attach, detach
@@ -230,6 +231,18 @@ uint64_t user_mono_ms(void);
 /** user_now() - the pool's time; @up->lock is held */
 uint64_t user_now(const struct user_pool *up);
 
+/* backend_user_pool.c */
+int user_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
+		     struct kvmm_pool **out);
+int user_pool_open(struct kvmm *kv, struct kvmm_pool_open *arg,
+		   struct kvmm_pool **out);
+void user_pool_close(struct kvmm_pool *pool);
+int user_pool_destroy(struct kvmm *kv, struct kvmm_pool_destroy *arg);
+long user_pool_list(struct kvmm *kv, uint64_t *cursor,
+		    struct kvmm_pool_entry *e, unsigned int n);
+/** user_pool_put() - one user less, and the list of pools is one, too */
+void user_pool_put(struct user_pool *up);
+
 /* backend_user_arena.c */
 int user_arena_init(struct user_pool *up);
 void user_arena_exit(struct user_pool *up);
@@ -311,8 +324,7 @@ long user_swap_in(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
 
 /* backend_user_reclaim.c */
 long user_alloc(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
-		unsigned int n, unsigned int nr_parts,
-		unsigned int timeout_ms);
+		unsigned int n, unsigned int nr_parts, unsigned int timeout_ms);
 int user_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *arg);
 /**
  * user_make_room() - write out until @want frames are free or can be had

@@ -107,7 +107,7 @@ static uint64_t cgroup_room(void)
 {
 	const struct cgroup_files *files;
 	uint64_t room = UINT64_MAX, level;
-	char line[512], *name;
+	char line[512], *name, *end;
 	FILE *f = fopen("/proc/self/cgroup", "re");
 
 	if (!f)
@@ -120,15 +120,16 @@ static uint64_t cgroup_room(void)
 			files = &cgroup_v1;
 		else
 			continue;
-		name = strchr(strchr(line, ':') + 1, ':') + 1;
-		for (;;) {
+		name = strchr(line, '/');
+		while (name) {
 			level = cgroup_level(files, name);
 			if (level < room)
 				room = level;
 			if (!*name)
 				break;
 			/* Up to the root, which is a limit in a container. */
-			*(strrchr(name, '/') ? strrchr(name, '/') : name) = 0;
+			end = strrchr(name, '/');
+			*(end ? end : name) = 0;
 		}
 	}
 	fclose(f);

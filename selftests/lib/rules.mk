@@ -10,7 +10,7 @@
 #   vm-lib     the same tests on the kernel's backend, in the VM
 
 LT := selftests/lib
-LT_PROG := open key pool block client swap area fault stress limits
+LT_PROG := open key pool block order client swap area fault stress limits
 LT_BIN := $(LT_PROG:%=$(O)/$(LT)/test_%)
 
 $(LT_BIN): $(O)/$(LT)/test_%: $(O)/$(LT)/test_%.o $(O)/$(LT)/lt.o $(LIBKVMM_A)
