@@ -120,12 +120,11 @@ static const char *check_index(const struct kvmm_core *c, const struct tally *t)
 	for (at = 0; at < c->nr_buckets; at++) {
 		const struct kvmm_index_bucket *b = bucket_at(c, at);
 
-		for (k = 0; k < KVMM_BUCKET; k++) {
+		CHECK(b->tags >> 56 <= KVMM_BUCKET);
+		for (k = 0; k < b->tags >> 56; k++) {
 			const struct kvmm_index_entry *e = &b->entry[k];
 
-			if (e->block == KVMM_NONE)
-				continue;
-			CHECK(!k || e[-1].block != KVMM_NONE);
+			CHECK((u8)(b->tags >> 8 * k) == (u8)e->hash);
 			CHECK(e->block < c->next_block);
 			CHECK(block_at(c, e->block)->flags & KVMM_B_KEYED);
 			CHECK(index_hash(c, block_at(c, e->block)->key) ==

@@ -30,10 +30,10 @@ static u32 nr_holds(const struct kvmm_core_config *cfg)
 	return cfg->nr_frames / 4 > 1024 ? cfg->nr_frames / 4 : 1024;
 }
 
-/* At most 57% full: few buckets are, so that a walk looks at one. */
+/* At most 57% full: few buckets are, so that a walk mostly looks at one. */
 static u32 nr_buckets(u32 nr_blocks)
 {
-	return (nr_blocks + nr_blocks / 2 + nr_blocks / 4) / KVMM_BUCKET + 1;
+	return nr_blocks / 4 + 1;
 }
 
 static void plan_tables(const struct kvmm_core_config *cfg,
@@ -153,7 +153,7 @@ u64 kvmm_core_bytes(const struct kvmm_core_config *cfg)
 static void lists_init(struct kvmm_core *c)
 {
 	struct kvmm_list *l[] = { &c->lru, &c->slots_clean, &c->slots_swapped };
-	u32 i, k;
+	u32 i;
 
 	for (i = 0; i < 3; i++) {
 		l[i]->head = KVMM_NONE;
@@ -165,9 +165,6 @@ static void lists_init(struct kvmm_core *c)
 	c->free_hold = KVMM_NONE;
 	c->quarantine = KVMM_NONE;
 	c->quarantine_tail = KVMM_NONE;
-	for (i = 0; i < c->nr_buckets; i++)
-		for (k = 0; k < KVMM_BUCKET; k++)
-			bucket_at(c, i)->entry[k].block = KVMM_NONE;
 	for (i = 0; i <= c->hold_mask; i++)
 		*(u32 *)table_at(&c->hold_buckets, U32_SHIFT, sizeof(u32), i) =
 			KVMM_NONE;

@@ -23,7 +23,7 @@
 
 #define KVMM_CORE_BATCH		64	/* entries of one call under the lock */
 #define KVMM_SCAN_MAX		256	/* blocks looked at to find a victim */
-#define KVMM_BUCKET		8	/* entries of the index in one bucket */
+#define KVMM_BUCKET		7	/* entries of the index in one bucket */
 #define KVMM_PROBE_MAX		512	/* buckets looked at */
 #define KVMM_NONE		0xffffffffU
 
@@ -143,7 +143,7 @@ struct kvmm_slot {
 
 /**
  * struct kvmm_index_entry - one place of the index
- * @block: index of the block, KVMM_NONE: empty
+ * @block: index of the block
  * @hash: of its key
  */
 struct kvmm_index_entry {
@@ -151,8 +151,13 @@ struct kvmm_index_entry {
 	u32 hash;
 };
 
-/** struct kvmm_index_bucket - a cache line of them, packed to the front */
+/**
+ * struct kvmm_index_bucket - a cache line of the index
+ * @tags: byte K: lowest byte of entry K's hash; last byte: entries in use
+ * @entry: those in use, and then the others
+ */
 struct kvmm_index_bucket {
+	u64 tags;
 	struct kvmm_index_entry entry[KVMM_BUCKET];
 };
 
