@@ -125,6 +125,9 @@ static int kvmm_area_check_file(struct file *file)
 	if (!(file->f_mode & FMODE_CAN_ODIRECT) || !file->f_op->read_iter ||
 	    !file->f_op->write_iter)
 		return -EOPNOTSUPP;
+	/* Newer ones say they can, but it would be from memory to memory. */
+	if (inode->i_sb->s_magic == TMPFS_MAGIC)
+		return -EOPNOTSUPP;
 	return 0;
 }
 

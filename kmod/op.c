@@ -108,7 +108,7 @@ u32 kvmm_ops_alloc(struct kvmm_pool *pool, struct list_head *ops, u32 n)
 		struct kvmm_op *op;
 
 		op = kzalloc(struct_size(op, bvec, segs),
-			     GFP_KERNEL | __GFP_NOWARN);
+			     GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 		if (!op)
 			break;
 		op->max_segs = segs;

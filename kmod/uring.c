@@ -139,12 +139,12 @@ int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags)
 	if (ret)
 		return ret;
 
-	u = kmalloc(sizeof(*u), GFP_KERNEL);
+	u = kmalloc(sizeof(*u), GFP_KERNEL_ACCOUNT);
 	if (!u)
 		return -ENOMEM;
 	if (sc.count > 1) {
 		handles = kvmalloc_array(sc.count, sizeof(*handles),
-					 GFP_KERNEL);
+					 GFP_KERNEL_ACCOUNT);
 		ret = -ENOMEM;
 		if (!handles)
 			goto err_free;
