@@ -123,6 +123,20 @@ int lt_run(const char *group, const struct lt_test *tests, size_t n)
 	return ret ? 1 : 0;
 }
 
+struct kvmm_pool *lt_create(struct lt *lt, const struct kvmm_pool_opts *opts)
+{
+	struct kvmm_pool *pool = NULL;
+	int err = kvmm_pool_create(lt->kv, opts, &pool);
+
+	/* The kernel's outlive a test that failed. */
+	if (err == -EEXIST) {
+		kvmm_pool_destroy(lt->kv, opts->name, KVMM_POOL_FORCE);
+		err = kvmm_pool_create(lt->kv, opts, &pool);
+	}
+	assert_int_equal(err, 0);
+	return pool;
+}
+
 struct kvmm_pool *lt_pool(struct lt *lt, const char *name, unsigned int frames,
 			  unsigned int slots, unsigned int flags)
 {
@@ -134,16 +148,8 @@ struct kvmm_pool *lt_pool(struct lt *lt, const char *name, unsigned int frames,
 		.nr_frames = frames,
 		.nr_slots = slots,
 	};
-	struct kvmm_pool *pool = NULL;
-	int err = kvmm_pool_create(lt->kv, &opts, &pool);
 
-	/* The kernel's outlive a test that failed. */
-	if (err == -EEXIST) {
-		kvmm_pool_destroy(lt->kv, name, KVMM_POOL_FORCE);
-		err = kvmm_pool_create(lt->kv, &opts, &pool);
-	}
-	assert_int_equal(err, 0);
-	return pool;
+	return lt_create(lt, &opts);
 }
 
 void lt_end(struct lt *lt, struct kvmm_pool *pool, const char *name)

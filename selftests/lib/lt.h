@@ -65,6 +65,8 @@ int lt_run(const char *group, const struct lt_test *tests, size_t n);
 /** lt_open() - another struct kvmm, on the backend under test */
 struct kvmm *lt_open(struct lt *lt, unsigned int flags);
 
+/** lt_create() - a pool; one of that name that a test has left is ended */
+struct kvmm_pool *lt_create(struct lt *lt, const struct kvmm_pool_opts *opts);
 /** lt_pool() - a pool named @name; ends with lt_end() or with the test */
 struct kvmm_pool *lt_pool(struct lt *lt, const char *name, unsigned int frames,
 			  unsigned int slots, unsigned int flags);

@@ -221,7 +221,7 @@ static void create_on_a_full_disk(void **state)
 	struct stat old, st;
 
 	/* 256 TiB: more than any file system of the tests has. */
-	assert_int_equal(kvmm_pool_create(lt->kv, &o, &pool), 0);
+	pool = lt_create(lt, &o);
 	make_file(path, 3);
 	stat(path, &old);
 	errno = 0;

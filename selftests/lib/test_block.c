@@ -259,7 +259,7 @@ static void holds_run_out(void **state)
 	struct kvmm_block_ref refs[4], found;
 	struct kvmm_pool *pool, *other;
 
-	assert_int_equal(kvmm_pool_create(lt->kv, &o, &pool), 0);
+	pool = lt_create(lt, &o);
 	assert_int_equal(kvmm_pool_open(lt->kv, o.name, 0, &other), 0);
 	lt_store(pool, refs, 0, 4, KVMM_PUBLISH_KEEP);
 	assert_int_equal(kvmm_pin(other, refs, 4), 2);

@@ -152,7 +152,7 @@ static void dead_client_leaves_quarantine(void **state)
 	struct kvmm_block_ref refs[200];
 	struct kvmm_pool_stat st;
 
-	assert_int_equal(kvmm_pool_create(lt->kv, &o, &a), 0);
+	a = lt_create(lt, &o);
 	b = join(lt, o.name, 0);
 	assert_int_equal(kvmm_alloc(b, refs, 150, 1, 0), 150);
 	/* One is held by someone else: it is not quarantined. */

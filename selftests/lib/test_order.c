@@ -25,7 +25,7 @@ static void larger_than_one_command(void **state)
 	uint64_t cursor = 0;
 	unsigned int i;
 
-	assert_int_equal(kvmm_pool_create(lt->kv, &o, &pool), 0);
+	pool = lt_create(lt, &o);
 	assert_int_equal(kvmm_alloc(pool, refs, n, 1, 0), n);
 	for (i = 0; i < n; i++) {
 		e[i] = lt_entry(refs[i].handle, i);

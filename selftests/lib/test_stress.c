@@ -258,7 +258,7 @@ static void stress(struct lt *lt, bool with_reattach)
 	unsigned int i, n = NR_THREADS + with_reattach;
 	struct kvmm_reclaim rc;
 
-	assert_int_equal(kvmm_pool_create(lt->kv, &o, &sh.common), 0);
+	sh.common = lt_create(lt, &o);
 	lt_attach(sh.common, lt_path(lt), KVMM_SWAP_UNLINK);
 	for (i = 0; i < n; i++) {
 		w[i].sh = &sh;
@@ -286,8 +286,11 @@ static void stress(struct lt *lt, bool with_reattach)
 	assert_int_equal(st.blocks[KVMM_WRITING], 0);
 	assert_int_equal(st.blocks[KVMM_READING], 0);
 	assert_int_equal(st.frames_free + st.frames_quarantined, FRAMES);
-	assert_true(st.swap_outs > 0);
-	assert_true(st.swap_ins > 0);
+	/* An area that goes all the time may take all that was in it along. */
+	if (!with_reattach) {
+		assert_true(st.swap_outs > 0);
+		assert_true(st.swap_ins > 0);
+	}
 	assert_int_equal(st.read_errors + st.write_errors +
 			 st.checksum_errors, 0);
 	lt_end(lt, sh.common, NAME);
@@ -361,7 +364,7 @@ static void reads_are_joined(void **state)
 	unsigned int i, j;
 	void *wrong;
 
-	assert_int_equal(kvmm_pool_create(lt->kv, &o, &s.pool), 0);
+	s.pool = lt_create(lt, &o);
 	lt_attach(s.pool, lt_path(lt), KVMM_SWAP_UNLINK);
 	assert_int_equal(kvmm_alloc(s.pool, s.refs, 64, 1, 0), 64);
 	for (i = 0; i < 64; i++) {

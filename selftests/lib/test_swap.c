@@ -136,7 +136,7 @@ static void block_sizes(void **state)
 		struct kvmm_block_ref refs[5];
 		struct kvmm_pool *pool;
 
-		assert_int_equal(kvmm_pool_create(lt->kv, &o, &pool), 0);
+		pool = lt_create(lt, &o);
 		lt_attach(pool, lt_path(lt), KVMM_SWAP_UNLINK);
 		assert_int_equal(kvmm_alloc(pool, refs, 5, 1, 0), 5);
 		for (i = 0; i < 5; i++) {
