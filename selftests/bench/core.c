@@ -17,6 +17,7 @@
 
 #define BATCH		KVMM_CORE_BATCH
 #define MAX_ROUNDS	99
+#define PREFIX		1000
 #define HUGE		((size_t)2 << 20)
 
 struct bench {
@@ -25,6 +26,7 @@ struct bench {
 	u32 client;
 	u64 now;
 	u64 id;
+	u64 random;
 	u64 bytes;
 };
 
@@ -33,6 +35,7 @@ struct result {
 	u32 rounds;
 	double mops[MAX_ROUNDS];
 	double median;
+	double prefix_us;
 	double bytes_per_block;
 };
 
@@ -166,6 +169,42 @@ static double one_round(struct bench *b, double length)
 	return (double)n / (end - start) / 1e6;
 }
 
+/*
+ * Looking up a prefix of 1,000 blocks, pinning it: microseconds.  The prefix is
+ * anywhere in the pool, so little of it is in a cache.
+ */
+static double prefix_round(struct bench *b)
+{
+	static struct kvmm_block_ref refs[PREFIX];
+	static u8 keys[PREFIX * KVMM_KEY_LEN];
+	struct kvmm_cursor cur = { 0 };
+	u32 k, n, found = 0;
+	double start, end;
+	u64 first;
+
+	b->random = b->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	first = b->id - b->blocks + 1 +
+		((b->random >> 32) * (b->blocks - PREFIX) >> 32);
+	for (k = 0; k < PREFIX; k++)
+		set_key(keys + k * KVMM_KEY_LEN, first + k);
+	start = seconds();
+	for (k = 0; k < PREFIX; k += n) {
+		n = PREFIX - k < BATCH ? PREFIX - k : BATCH;
+		found += kvmm_core_lookup(&b->c, b->client,
+					  KVMM_LOOKUP_PIN | KVMM_LOOKUP_PREFIX,
+					  b->now, &cur, keys + k * KVMM_KEY_LEN,
+					  refs + k, n);
+	}
+	end = seconds();
+	if (found != PREFIX)
+		die("a prefix was not found");
+	for (k = 0; k < PREFIX; k += n) {
+		n = PREFIX - k < BATCH ? PREFIX - k : BATCH;
+		kvmm_core_unpin(&b->c, b->client, refs + k, n);
+	}
+	return (end - start) * 1e6;
+}
+
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -173,9 +212,19 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void run(struct result *r, u32 blocks, u32 rounds, double length)
+static double median_of(const double *v, u32 n)
 {
 	double sorted[MAX_ROUNDS];
+
+	memcpy(sorted, v, n * sizeof(*v));
+	qsort(sorted, n, sizeof(sorted[0]), by_value);
+	return n % 2 ? sorted[n / 2] :
+		(sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+static void run(struct result *r, u32 blocks, u32 rounds, double length)
+{
+	double us[MAX_ROUNDS];
 	struct bench b;
 	u32 k;
 
@@ -188,10 +237,11 @@ static void run(struct result *r, u32 blocks, u32 rounds, double length)
 		batch(&b);
 	for (k = 0; k < rounds; k++)
 		r->mops[k] = one_round(&b, length);
-	memcpy(sorted, r->mops, sizeof(sorted));
-	qsort(sorted, rounds, sizeof(sorted[0]), by_value);
-	r->median = rounds % 2 ? sorted[rounds / 2] :
-		(sorted[rounds / 2 - 1] + sorted[rounds / 2]) / 2;
+	r->median = median_of(r->mops, rounds);
+	/* last, since it stirs the order */
+	for (k = 0; k < MAX_ROUNDS && blocks > PREFIX; k++)
+		us[k] = prefix_round(&b);
+	r->prefix_us = blocks > PREFIX ? median_of(us, MAX_ROUNDS) : 0;
 	kvmm_core_exit(&b.c);
 }
 
@@ -222,11 +272,12 @@ static void print_text(const struct result *r, u32 n, const char *cpu)
 	printf("core: alloc + publish + lookup + unpin, batches of %d, one thread, full pool\n",
 	       BATCH);
 	printf("%s, %s\n", cpu, __VERSION__);
-	printf("%10s  %22s  %12s  %s\n", "blocks", "median, M blocks/s",
-	       "bytes/block", "rounds");
+	printf("%10s  %18s  %11s  %20s  %s\n", "blocks",
+	       "median, M blocks/s", "bytes/block", "1000-block prefix, us",
+	       "rounds");
 	for (i = 0; i < n; i++) {
-		printf("%10u  %22.2f  %12.1f ", r[i].blocks, r[i].median,
-		       r[i].bytes_per_block);
+		printf("%10u  %18.2f  %11.1f  %21.1f ", r[i].blocks,
+		       r[i].median, r[i].bytes_per_block, r[i].prefix_us);
 		for (k = 0; k < r[i].rounds; k++)
 			printf(" %.2f", r[i].mops[k]);
 		printf("\n");
@@ -240,9 +291,9 @@ static void print_json(const struct result *r, u32 n, const char *cpu)
 	printf("{\"bench\":\"core\",\"batch\":%d,\"cpu\":\"%s\",\"compiler\":\"%s\",\"results\":[",
 	       BATCH, cpu, __VERSION__);
 	for (i = 0; i < n; i++) {
-		printf("%s{\"blocks\":%u,\"mblocks_per_second\":%.3f,\"bytes_per_block\":%.1f,\"rounds\":[",
+		printf("%s{\"blocks\":%u,\"mblocks_per_second\":%.3f,\"bytes_per_block\":%.1f,\"prefix_1000_us\":%.1f,\"rounds\":[",
 		       i ? "," : "", r[i].blocks, r[i].median,
-		       r[i].bytes_per_block);
+		       r[i].bytes_per_block, r[i].prefix_us);
 		for (k = 0; k < r[i].rounds; k++)
 			printf("%s%.3f", k ? "," : "", r[i].mops[k]);
 		printf("]}");

@@ -90,6 +90,9 @@ bool fx_has(struct fx *f, u64 id);
 int fx_chain(struct fx *f, u64 *handle);
 int fx_hint(struct fx *f, u32 permille, u64 *handle);
 
+/* Reports of the core, where a test provokes them; else -1 (unit.c). */
+extern int fx_reports;
+
 /* The tests of each file, run by unit.c. */
 struct fx_tests {
 	const struct CMUnitTest *tests;

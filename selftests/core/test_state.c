@@ -97,9 +97,52 @@ static void frames_and_slots_go_with_states(void **state)
 	fx_close(&f);
 }
 
+/* What a host must not do is reported, and nothing happens. */
+static void done_calls_that_nobody_waits_for(void **state)
+{
+	struct kvmm_pool_stat before, after;
+	struct kvmm_io io;
+	struct fx f;
+	u64 h[6];
+	int i;
+
+	(void)state;
+	fx_open(&f, 6, 6);
+	h[0] = fx_alloc(&f);
+	for (i = 1; i < 6; i++)
+		h[i] = fx_block(&f, i);
+	fx_out_start(&f, h[2], 0, &io);
+	fx_out(&f, h[3], 0);
+	fx_out(&f, h[4], KVMM_SWAP_DROP);
+	fx_out(&f, h[5], KVMM_SWAP_DROP);
+	fx_in_start(&f, h[5], 0, &io);
+	before = fx_stat(&f);
+	fx_reports = 0;
+	for (i = 0; i < 6; i++) {
+		if (i != 2)
+			kvmm_core_write_done(&f.c, h[i], 0, 0);
+		if (i != 5)
+			kvmm_core_read_done(&f.c, h[i], i ? 0 : -EIO);
+		fx_check(&f);
+	}
+	kvmm_core_write_done(&f.c, 4711, -EIO, 0);
+	kvmm_core_read_done(&f.c, 0, 0);
+	kvmm_core_write_done(&f.c, h[2] + (1ULL << 32), 0, 0);
+	assert_int_equal(fx_reports, 13);
+	fx_reports = -1;
+	after = fx_stat(&f);
+	assert_memory_equal(&before, &after, sizeof(before));
+	assert_int_equal(fx_query(&f, h[0]), KVMM_FILLING);
+	assert_int_equal(fx_query(&f, h[1]), KVMM_RESIDENT);
+	fx_out_end(&f, h[2], 0);
+	fx_in_end(&f, h[5], 0);
+	fx_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_table_is_the_machine),
 	cmocka_unit_test(frames_and_slots_go_with_states),
+	cmocka_unit_test(done_calls_that_nobody_waits_for),
 };
 
 FX_TESTS(state_tests, tests);
