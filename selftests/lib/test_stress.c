@@ -191,7 +191,8 @@ static void *work(void *arg)
 	struct kvmm_pool *own = NULL;
 	unsigned int n = 0;
 
-	while (time(NULL) < end && !w->bad) {
+	/* A slow machine gets something done, too. */
+	while ((time(NULL) < end || n < 100) && !w->bad) {
 		if (!own && kvmm_pool_open(sh->lt->kv, NAME, 0, &own)) {
 			w->bad = true;
 			break;
