@@ -6,8 +6,8 @@ TOOLS_UNIT := $(O)/selftests/tools/units
 TOOLS_UNIT_OBJS := $(O)/selftests/tools/test_units.o \
 	$(patsubst %,$(O)/tools/kvmmctl/%.o,content key size trace workload)
 
-$(TOOLS_UNIT): $(TOOLS_UNIT_OBJS)
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lcrypto -lm
+$(TOOLS_UNIT): $(TOOLS_UNIT_OBJS) $(LIBKVMM_A)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LIBKVMM_LIBS) -lcmocka -ljansson -lm
 
 TOOLS_PY := tools-cli tools-trace tools-replay tools-faults
 SUITES += tools-unit $(TOOLS_PY) tools-asan

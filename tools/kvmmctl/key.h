@@ -11,20 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct key_maker;
-
-/** key_maker_new() - NULL: no memory, or no SHA-256 in libcrypto */
-struct key_maker *key_maker_new(void);
-
-/** key_maker_free() - NULL is fine */
-void key_maker_free(struct key_maker *km);
+/** key_maker_new() - 0, -ENOMEM, or -EIO: no SHA-256 in libcrypto */
+int key_maker_new(struct kvmm_keyer **out);
 
 /**
  * key_chain() - keys of @n ids in prefix order, KVMM_KEY_LEN bytes each
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM or -EIO.
  */
-int key_chain(struct key_maker *km, const uint64_t *ids, size_t n,
+int key_chain(const struct kvmm_keyer *k, const uint64_t *ids, size_t n,
 	      uint8_t *keys);
 
 #endif /* KVMMCTL_KEY_H */

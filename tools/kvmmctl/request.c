@@ -31,7 +31,7 @@ struct replayer {
 	struct kvmm_pool *pool;
 	const struct replay_opts *opts;
 	struct replay_result *res;
-	struct key_maker *km;
+	struct kvmm_keyer *km;
 	uint8_t *keys;
 	struct kvmm_block_ref *refs;
 	bool *held;
@@ -54,7 +54,8 @@ struct replayer *replayer_new(struct kvmm_pool *pool,
 	rp->pool = pool;
 	rp->opts = opts;
 	rp->res = res;
-	rp->km = key_maker_new();
+	if (key_maker_new(&rp->km))
+		rp->km = NULL;
 	rp->keys = calloc(n, KVMM_KEY_LEN);
 	rp->refs = calloc(n, sizeof(*rp->refs));
 	rp->held = calloc(n, sizeof(*rp->held));
@@ -73,7 +74,7 @@ void replayer_free(struct replayer *rp)
 {
 	if (!rp)
 		return;
-	key_maker_free(rp->km);
+	kvmm_keyer_free(rp->km);
 	free(rp->keys);
 	free(rp->refs);
 	free(rp->held);

@@ -8,7 +8,7 @@ KVMMCTL := $(O)/tools/kvmmctl/kvmmctl
 ALL += $(KVMMCTL)
 
 $(KVMMCTL): $(KVMMCTL_OBJS) $(LIBKVMM_A)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LIBKVMM_LIBS) -ljansson -lcrypto -lm
+	$(CC) $(LDFLAGS) -o $@ $^ $(LIBKVMM_LIBS) -ljansson -lm
 
 .PHONY: demo-run demo-vm-run install-kvmmctl
 demo-run: $(KVMMCTL)
