@@ -5,7 +5,6 @@
  * error, and never wrong bytes.
  */
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -437,7 +436,6 @@ static int writes_under_limit(void *arg)
 	struct kt t;
 	int ret;
 
-	signal(SIGXFSZ, SIG_IGN);
 	ret = kt_join(&t, arg, 0);
 	if (ret || setrlimit(RLIMIT_FSIZE, &none))
 		return ret ? ret : -errno;
@@ -446,8 +444,8 @@ static int writes_under_limit(void *arg)
 }
 
 /*
- * A client's own limit on the size of files is not the area's: it would fail
- * writes, and degrade the pool for all.
+ * A client's own limit on the size of files is not the area's: it would end the
+ * client (SIGXFSZ), or fail writes, and degrade the pool for all.
  */
 TEST_F(area, limit_of_client)
 {

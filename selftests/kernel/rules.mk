@@ -37,6 +37,17 @@ suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko
 		--env KVMM_KO=/t/kvmm.ko \
 		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)
 
+# The same on Debian's newer kernel: not a part of `make check`.
+.PHONY: check-vm-6.12
+check-vm-6.12: $(KT_BIN) $(B)/kvmm-6.12.ko
+	@mkdir -p $(B)/vm-6.12
+	@cp $(B)/kvmm-6.12.ko $(B)/vm-6.12/kvmm.ko
+	$(KT)/vm.sh selftests/vm/run.sh --kernel 6.12 --build $(B) \
+		--name kernel-6.12 --module $(B)/vm-6.12/kvmm.ko --rmmod \
+		--test-timeout 300 --file kmod/abi:/t/docs \
+		--env KVMM_ABI_DOCS=/t/docs --env KVMM_KO=/t/kvmm.ko \
+		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)
+
 suite-vm-replay: $(KVMMCTL) $(B)/kvmm.ko
 	@rm -rf $(B)/vm-replay
 	@$(KT)/replay-host.sh $(KVMMCTL) $(B)/vm-replay
