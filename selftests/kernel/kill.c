@@ -47,7 +47,7 @@ FIXTURE_SETUP(kill)
 	if (variant->delay) {
 		self->area = kt_nullb(16, variant->delay);
 		if (self->area == -ENODEV)
-			SKIP(return, "the kernel has no null_blk");
+			SKIP(_exit(255), "the kernel has no null_blk");
 	} else {
 		ASSERT_NE(NULL, kt_disk_dir());
 		self->area = kt_area_file(AREA, KT_BLOCK, SLOTS);
