@@ -81,6 +81,8 @@ static const char *why_not(const struct lt_test *test)
 		return "user backend only";
 	if (root && geteuid())
 		return "needs root";
+	if (test->where == LT_BLKDEV && !getenv("KVMM_TEST_BLKDEV"))
+		return "KVMM_TEST_BLKDEV is not set";
 	return NULL;
 }
 

@@ -5,7 +5,8 @@
  *
  * Environment: KVMM_TEST_BACKEND (user or kernel; default user),
  * KVMM_TEST_NO_URING (set: never io_uring), KVMM_TEST_DIR (where swap files
- * go, on a file system with O_DIRECT; default build).
+ * go, on a file system with O_DIRECT; default build), KVMM_TEST_BLKDEV (a block
+ * device that may be overwritten).
  */
 #ifndef LT_H
 #define LT_H
@@ -46,6 +47,7 @@ enum lt_where {
 	LT_USER,
 	LT_ROOT,
 	LT_USER_ROOT,
+	LT_BLKDEV,
 };
 
 struct lt_test {

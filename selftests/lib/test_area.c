@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -295,6 +296,56 @@ static void by_descriptor(void **state)
 	lt_end(lt, pool, NAME);
 }
 
+/* Eight blocks out and in again. */
+static void round_trip(struct kvmm_pool *pool)
+{
+	struct kvmm_block_ref refs[8];
+	unsigned int i;
+
+	lt_store(pool, refs, 0, 8, 0);
+	assert_int_equal(kvmm_swap_out(pool, refs, 8, KVMM_SWAP_DROP), 8);
+	memset(kvmm_pool_arena(pool, NULL), 0, 8 * LT_BLOCK);
+	assert_int_equal(kvmm_swap_in(pool, refs, 8, KVMM_SWAP_PIN), 8);
+	for (i = 0; i < 8; i++)
+		lt_check(kvmm_addr(pool, &refs[i]), i, LT_BLOCK);
+}
+
+static void area_in_shmem(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm_pool *pool = lt_pool(lt, NAME, 8, 8, 0);
+	struct kvmm_swap_opts o = opts(NULL, 0);
+	long ret;
+
+	/* tmpfs takes O_DIRECT from Linux 6.6 on. */
+	o.fd = memfd_create("lt", 0);
+	assert_int_equal(ftruncate(o.fd, 8 * LT_BLOCK), 0);
+	ret = kvmm_swap_attach(pool, &o);
+	close(o.fd);
+	if (ret == 8)
+		round_trip(pool);
+	else
+		assert_int_equal(ret, -EOPNOTSUPP);
+	lt_end(lt, pool, NAME);
+}
+
+static void block_device(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm_pool *a = lt_pool(lt, NAME, 8, 100, 0);
+	struct kvmm_pool *b = lt_pool(lt, NAME "2", 8, 100, 0);
+	const char *path = getenv("KVMM_TEST_BLKDEV");
+
+	assert_fails(attach(a, path, KVMM_SWAP_CREATE), EEXIST);
+	assert_int_equal(attach(a, path, 0), 100);
+	assert_fails(attach(b, path, 0), EBUSY);
+	round_trip(a);
+	lt_end(lt, a, NAME);
+	assert_int_equal(attach(b, path, 0), 100);
+	round_trip(b);
+	lt_end(lt, b, NAME "2");
+}
+
 static void one_pool_only(void **state)
 {
 	struct lt *lt = *state;
@@ -412,6 +463,8 @@ int main(void)
 		LT_TEST(create_on_a_full_disk),
 		LT_TEST_ON(create_beyond_the_limit, LT_USER),
 		LT_TEST(by_descriptor),
+		LT_TEST(area_in_shmem),
+		LT_TEST_ON(block_device, LT_BLKDEV),
 		LT_TEST(one_pool_only),
 		LT_TEST_ON(one_process_only, LT_USER),
 		LT_TEST(detach_keeps_what_is_in_memory),
