@@ -8,7 +8,7 @@
 
 struct tally {
 	u32 state[KVMM_NR_STATES];
-	u32 in_lru, lru_pinned, keyed, pinned, evicting;
+	u32 in_lru, lru_busy, keyed, pinned, evicting;
 	u32 frames, clean, swapped;
 	u64 pins;
 };
@@ -76,7 +76,7 @@ static const char *check_block(const struct kvmm_core *c, u32 i,
 	t->frames += frame;
 	t->keyed += !!(b->flags & KVMM_B_KEYED);
 	t->in_lru += in_lru(b, i);
-	t->lru_pinned += in_lru(b, i) && b->pins;
+	t->lru_busy += in_lru(b, i) && block_in_use(b);
 	if (b->state == KVMM_SWAPPED || (b->flags & KVMM_B_EVICTING))
 		t->swapped++;
 	else
@@ -206,7 +206,7 @@ const char *kvmm_core_check(const struct kvmm_core *c)
 		return err;
 	for (i = KVMM_FILLING; i < KVMM_NR_STATES; i++)
 		CHECK(t.state[i] == c->state_count[i]);
-	CHECK(t.in_lru == c->lru.count && t.lru_pinned == c->lru_pinned);
+	CHECK(t.in_lru == c->lru.count && t.lru_busy == c->lru_busy);
 	CHECK(t.pins == c->pins && t.pinned == c->blocks_pinned);
 	CHECK(t.evicting == c->evicting);
 	CHECK(t.clean == c->slots_clean.count);

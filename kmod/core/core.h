@@ -252,7 +252,7 @@ struct kvmm_core_config {
  * @quarantine_tail: youngest
  * @lru: published blocks with a frame, but for those on their way out,
  *	youngest first
- * @lru_pinned: of those, pinned ones
+ * @lru_busy: of those, blocks pinned or being read: no victims
  * @slots_clean: slots whose block is also in memory
  * @slots_swapped: the other slots in use, youngest first
  * @detaching: no more moves are handed out
@@ -298,7 +298,7 @@ struct kvmm_core {
 	u32 quarantine_tail;
 
 	struct kvmm_list lru;
-	u32 lru_pinned;
+	u32 lru_busy;
 	struct kvmm_list slots_clean;
 	struct kvmm_list slots_swapped;
 

@@ -57,7 +57,7 @@ static inline void lru_link(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 	*(young != KVMM_NONE ? &block_at(c, young)->lru_next : &c->lru.head) = i;
 	*(old != KVMM_NONE ? &block_at(c, old)->lru_prev : &c->lru.tail) = i;
 	c->lru.count++;
-	c->lru_pinned += !!b->pins;
+	c->lru_busy += block_in_use(b);
 }
 
 static inline void lru_add(struct kvmm_core *c, struct kvmm_block *b, u32 i)
@@ -78,7 +78,7 @@ static inline void lru_del(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 	b->lru_prev = i;
 	b->lru_next = KVMM_NONE;
 	c->lru.count--;
-	c->lru_pinned -= !!b->pins;
+	c->lru_busy -= block_in_use(b);
 }
 
 /* Index of the block @handle names, if it is in the order; else KVMM_NONE. */
@@ -188,14 +188,14 @@ static inline void block_now_pinned(struct kvmm_core *c, struct kvmm_block *b,
 	if (b->flags & KVMM_B_EVICTING)
 		block_stop_evicting(c, b, i);
 	c->blocks_pinned++;
-	c->lru_pinned += in_lru(b, i);
+	c->lru_busy += in_lru(b, i) && b->state != KVMM_READING;
 }
 
 static inline void block_now_unpinned(struct kvmm_core *c, struct kvmm_block *b,
 				      u32 i)
 {
 	c->blocks_pinned--;
-	c->lru_pinned -= in_lru(b, i);
+	c->lru_busy -= in_lru(b, i) && b->state != KVMM_READING;
 }
 
 u32 hold_find_extra(const struct kvmm_core *c, const struct kvmm_block *b,

@@ -111,6 +111,12 @@ static inline bool block_in_memory(const struct kvmm_block *b)
 	       b->state == KVMM_CLEAN;
 }
 
+/* Can't be a victim. */
+static inline bool block_in_use(const struct kvmm_block *b)
+{
+	return b->pins || b->state == KVMM_READING;
+}
+
 static inline bool in_lru(const struct kvmm_block *b, u32 i)
 {
 	return b->lru_prev != i;

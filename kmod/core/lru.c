@@ -82,7 +82,7 @@ u32 lru_next_victim(struct kvmm_core *c, u32 *pos, u32 *budget)
 		b = block_at(c, i);
 		*pos = b->lru_prev;
 		(*budget)--;
-		if (!b->pins && b->state != KVMM_READING)
+		if (!block_in_use(b))
 			return i;
 		/* In use: it is not cold, and must not be met again soon. */
 		lru_del(c, b, i);

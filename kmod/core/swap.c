@@ -235,6 +235,8 @@ void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err)
 	if (!err) {
 		c->stat.swap_ins++;
 		c->stat.swap_in_bytes += b->length;
+		/* In use only for being read: it may be a victim now. */
+		c->lru_busy -= in_lru(b, i) && !b->pins;
 		block_set_state(c, b, KVMM_CLEAN);
 		block_settle(c, b, i);
 		return;
@@ -295,7 +297,7 @@ u32 kvmm_core_reclaim(struct kvmm_core *c, u32 keep, u64 now,
 			 * now: another call meets others, if there are any.
 			 */
 			count->more = !budget &&
-				c->lru.count > c->lru_pinned + c->reading;
+				c->lru.count > c->lru_busy;
 			return nr_io;
 		}
 		left--;

@@ -286,6 +286,50 @@ static void many_pinned_blocks(void **state)
 	fx_close(&f);
 }
 
+/* Reclaim comes to what is behind them, in some calls. */
+static void reclaim_behind_many_pinned_blocks(void **state)
+{
+	u32 i, n = 3 * KVMM_SCAN_MAX;
+	struct fx f;
+
+	(void)state;
+	fx_open(&f, n + 2, 0);
+	for (i = 0; i < n; i++)
+		assert_int_equal(fx_pin(&f, fx_block(&f, 1 + i)), 0);
+	fx_block(&f, 100000);
+	fx_block(&f, 100001);
+	assert_int_equal(fx_reclaim(&f, n + 1, NULL), n + 1);
+	assert_false(fx_has(&f, 100000));
+	assert_int_equal(fx_reclaim(&f, 0, NULL), n);
+	assert_false(fx_has(&f, 100001));
+	fx_close(&f);
+}
+
+static void reclaim_behind_many_reads(void **state)
+{
+	struct kvmm_io io;
+	u64 h[300], last;
+	struct fx f;
+	u32 i;
+
+	(void)state;
+	fx_open(&f, 301, 300);
+	fx_fill(&f, h, 1, 300);
+	for (i = 0; i < 300; i++)
+		fx_out(&f, h[i], KVMM_SWAP_DROP);
+	for (i = 0; i < 300; i++)
+		assert_int_equal(fx_in_start(&f, h[i], i % 2 * KVMM_SWAP_PIN,
+					     &io), KVMM_IO_ISSUE);
+	last = fx_block_with(&f, 1000, 0, 0, 1, KVMM_BLOCK_RECOMPUTABLE);
+	f.c.load_us = 2;
+	assert_int_equal(fx_reclaim(&f, 0, NULL), 300);
+	assert_int_equal(fx_query(&f, last), -ESTALE);
+	for (i = 0; i < 300; i++)
+		fx_in_end(&f, h[i], 0);
+	assert_int_equal(fx_reclaim(&f, 0, NULL), 150);
+	fx_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(alloc_needs_no_io),
 	cmocka_unit_test(alloc_takes_clean_blocks_oldest_first),
@@ -300,6 +344,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(reclaim_when_slots_run_out),
 	cmocka_unit_test(reclaim_of_a_degraded_pool_purges),
 	cmocka_unit_test(many_pinned_blocks),
+	cmocka_unit_test(reclaim_behind_many_pinned_blocks),
+	cmocka_unit_test(reclaim_behind_many_reads),
 };
 
 FX_TESTS(reclaim_tests, tests);
