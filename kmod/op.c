@@ -157,7 +157,7 @@ void kvmm_op_begin(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry,
 	op->nowait = cmd->nowait;
 	op->len = round_up(op->io.length, op->area->align);
 	hash_add(pool->inflight, &op->hash, kvmm_block_index(op->io.handle));
-	pool->nr_inflight++;
+	WRITE_ONCE(pool->nr_inflight, pool->nr_inflight + 1);
 	list_add_tail(&op->node, &cmd->ops);
 	cmd->pending++;
 	list_add_tail(&op->submit, submit);
@@ -379,8 +379,8 @@ static void kvmm_op_finish(struct kvmm_op *op, struct list_head *ended)
 		err = op->write ? -EIO : -ESTALE;
 
 	hash_del(&op->hash);
-	pool->nr_inflight--;
-	pool->io_seq++;
+	WRITE_ONCE(pool->nr_inflight, pool->nr_inflight - 1);
+	WRITE_ONCE(pool->io_seq, pool->io_seq + 1);
 
 	list_for_each_entry_safe(w, next, &op->waiters, node) {
 		kvmm_cmd_entry(w->cmd, w->entry, err);

@@ -297,7 +297,7 @@ err_sysfs:
 	kvmm_sysfs_del_pool(pool);
 err_core:
 	mutex_lock(&pool->lock);
-	pool->dead = true;
+	WRITE_ONCE(pool->dead, true);
 	kvmm_core_exit(&pool->core);
 	mutex_unlock(&pool->lock);
 err_unlist:
@@ -365,7 +365,7 @@ static void kvmm_pool_teardown(struct kvmm_pool *pool)
 
 	mutex_lock(&pool->area_lock);
 	mutex_lock(&pool->lock);
-	pool->dead = true;
+	WRITE_ONCE(pool->dead, true);
 	mutex_unlock(&pool->lock);
 	wake_up_all(&pool->wait);
 	kvmm_swap_drain(pool);
