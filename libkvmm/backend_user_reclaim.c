@@ -165,7 +165,8 @@ int user_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *arg)
 			io_group_wait(lot.area, &group);
 		arg->evicted += lot.count.evicted + lot_evicted(&lot);
 		arg->purged += lot.count.purged;
-		if (lot.count.evicted || lot.count.purged)
+		/* Also where it only came past pinned or expired blocks. */
+		if (lot.count.evicted || lot.count.purged || lot.count.more)
 			progress = true;
 	}
 	lot_end(&lot);
@@ -189,7 +190,7 @@ bool user_make_room(struct user_pool *up, uint32_t want)
 	if (lot_start(&lot, 0, want, &group)) {
 		io_group_wait(lot.area, &group);
 		done = true;
-	} else if (lot.count.evicted || lot.count.purged) {
+	} else if (lot.count.evicted || lot.count.purged || lot.count.more) {
 		done = true;
 	} else if (lot.area) {
 		/* Nothing to start: what is in flight will free frames. */
