@@ -234,6 +234,9 @@ static int kvmm_pool_init_core(struct kvmm_pool *pool,
 		.free = kvmm_table_free,
 	};
 
+	/* Else it is found out when there is no memory left for anyone. */
+	if (kvmm_core_bytes(&cfg) > (u64)totalram_pages() << PAGE_SHIFT)
+		return -ENOMEM;
 	get_random_bytes(cfg.secret, sizeof(cfg.secret));
 	return kvmm_core_init(&pool->core, &cfg);
 }
