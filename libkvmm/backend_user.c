@@ -9,12 +9,17 @@
 #include <time.h>
 #include <unistd.h>
 
-uint64_t user_mono_ms(void)
+uint64_t user_mono_us(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+uint64_t user_mono_ms(void)
+{
+	return user_mono_us() / 1000;
 }
 
 uint64_t user_now(const struct user_pool *up)

@@ -225,6 +225,9 @@ static inline struct user_backend *user_backend(const struct kvmm *kv)
 
 /* backend_user.c */
 
+/** user_mono_us() - CLOCK_MONOTONIC, us */
+uint64_t user_mono_us(void);
+
 /** user_mono_ms() - CLOCK_MONOTONIC, ms */
 uint64_t user_mono_ms(void);
 

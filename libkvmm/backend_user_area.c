@@ -16,7 +16,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* At least this, so that no file system block is written in part. */
@@ -108,14 +107,6 @@ static int count_slots(struct user_pool *up, uint64_t bytes,
 	return 0;
 }
 
-static uint64_t mono_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
-}
-
 /*
  * Does direct I/O work: write the first slot and read it back.  *@us: what
  * the read took.  *@align becomes the whole slot where less is refused.
@@ -142,10 +133,10 @@ static int try_slot(int fd, uint64_t offset, size_t bytes, uint32_t *align,
 	else if ((size_t)n != bytes)
 		err = -ENOSPC;
 	memset(mem, 0, bytes);
-	start = mono_us();
+	start = user_mono_us();
 	if (!err && pread(fd, mem, bytes, (off_t)offset) != (ssize_t)bytes)
 		err = -EIO;
-	*us = (uint32_t)(mono_us() - start);
+	*us = (uint32_t)(user_mono_us() - start);
 	for (i = 0; i < bytes && !err; i += 512)
 		if (mem[i] != (unsigned char)(i / 512 + 1))
 			err = -EIO;

@@ -27,6 +27,7 @@
  * @out: to the area
  * @area: with a reference; NULL until a move is handed out
  * @group: the moves
+ * @started: moves started since it was last set to 0
  */
 struct move {
 	struct user_client *cl;
@@ -37,6 +38,7 @@ struct move {
 	bool out;
 	struct user_area *area;
 	struct io_group group;
+	unsigned int started;
 };
 
 static int ask_core(struct move *m, uint64_t handle, uint64_t now,
@@ -86,18 +88,39 @@ static int ask_lot(struct move *m, unsigned int *i, bool again,
 		req->io = io;
 		io_prepare(m->area, req, m->out, &m->group, *i);
 		io_list_add(go, req);
+		m->started++;
 	}
 	pthread_mutex_unlock(&up->lock);
 	return 0;
+}
+
+/*
+ * What reading a block back costs, for the core to compare with computing it:
+ * the time of a command by its moves, averaged over some.
+ */
+static void learn_load_time(struct move *m, uint64_t us)
+{
+	struct kvmm_core *core = &m->up->core;
+
+	if (m->out || !m->started)
+		return;
+	us /= m->started;
+	pthread_mutex_lock(&m->up->lock);
+	us = (7ULL * core->load_us + us) / 8;
+	core->load_us = us < 1 ? 1 : us < UINT32_MAX ? (uint32_t)us
+						     : UINT32_MAX;
+	pthread_mutex_unlock(&m->up->lock);
 }
 
 /* All entries, or with @again those that are -EAGAIN; waits for the moves. */
 static int move_all(struct move *m, bool again)
 {
 	struct io_list spare = { 0 }, go = { 0 };
+	uint64_t begin = user_mono_us();
 	unsigned int i = 0;
 	int err = 0;
 
+	m->started = 0;
 	while (i < m->n && !err) {
 		if (m->area && !spare.nr)
 			io_take_wait(m->area, &spare, 1);
@@ -109,6 +132,7 @@ static int move_all(struct move *m, bool again)
 		io_give_back(m->area, &spare);
 		io_group_wait(m->area, &m->group);
 	}
+	learn_load_time(m, user_mono_us() - begin);
 	return err;
 }
 

@@ -25,17 +25,17 @@ SUITES += lib lib-asan lib-tsan lib-clang lib-abi vm-lib
 
 LT_SUITE = @$(MAKE) --no-print-directory VARIANT=$1 lib-tests && \
 	KVMM_TEST_DIR=$(B) selftests/tap.sh $(B)/results lib$2 $(LT)/run.sh \
-	$(B)/$1/$(LT) $(LT_PROG)
+	$(B)/$1/$(LT) $3
 
 suite-lib:
-	$(call LT_SUITE,release,)
+	$(call LT_SUITE,release,,$(LT_PROG))
 suite-lib-asan:
-	$(call LT_SUITE,asan,-asan)
+	$(call LT_SUITE,asan,-asan,$(LT_PROG))
 suite-lib-tsan: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
 suite-lib-tsan:
-	$(call LT_SUITE,tsan,-tsan)
+	$(call LT_SUITE,tsan,-tsan,$(LT_PROG))
 suite-lib-clang:
-	$(call LT_SUITE,clang,-clang)
+	$(call LT_SUITE,clang,-clang,$(filter-out stress,$(LT_PROG)))
 
 suite-lib-abi: $(LIBKVMM_A) $(O)/libkvmm.so $(O)/libkvmm.pc
 	@selftests/tap.sh $(B)/results lib-abi $(LT)/abi.sh $(O)
