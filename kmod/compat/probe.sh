@@ -27,6 +27,11 @@ probe()
 	} >"$work/$1.c"
 }
 
+# compiles everywhere, or something else is wrong
+probe MODULE_H <<'C'
+#include <linux/module.h>
+C
+
 probe VM_FLAGS_SET <<'C'
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -81,17 +86,18 @@ for n in $names; do
 done >"$work/Kbuild"
 echo 'ccflags-y += -Werror=implicit-function-declaration' >>"$work/Kbuild"
 
-# KBUILD_MODPOST_WARN: symbols don't matter, a probe is compiled and not linked.
-# The Makefile variables of a calling make would be passed on: start afresh.
+# Compiled, not linked.  May be called by a kernel build, whose variables are not
+# meant for this one.
 targets=
 for n in $names; do
 	targets="$targets $n.o"
 done
 # shellcheck disable=SC2086 # a list of words
-env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u C -u W \
+env -i PATH="$PATH" HOME="${HOME-/}" LC_ALL=C ${ARCH:+ARCH="$ARCH"} \
+	${CROSS_COMPILE:+CROSS_COMPILE="$CROSS_COMPILE"} ${LLVM:+LLVM="$LLVM"} \
 	make -k -C "$kdir" M="$work" $targets >"$work/log" 2>&1 || :
 
-if ! [ -s "$work/log" ] || ! grep -q 'CC \[M\]' "$work/log"; then
+if ! [ -e "$work/MODULE_H.o" ]; then
 	cat "$work/log" >&2
 	echo "probe.sh: can't compile for $kdir" >&2
 	exit 1
