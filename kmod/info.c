@@ -57,7 +57,9 @@ int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg)
 		return -EINVAL;
 	a->abi = KVMM_ABI;
 	a->nr_pools = kvmm_pools_count();
-	a->features = KVMM_FEATURE_URING | KVMM_FEATURE_CHECKSUM;
+	a->features = KVMM_FEATURE_CHECKSUM;
+	if (IS_ENABLED(CONFIG_IO_URING))
+		a->features |= KVMM_FEATURE_URING;
 	a->policies = 1ULL << KVMM_POLICY_LRU;
 	a->max_block_size = KVMM_MAX_BLOCK_SIZE;
 	a->max_batch = KVMM_MAX_BATCH;
