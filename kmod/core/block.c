@@ -203,14 +203,30 @@ static void block_begin(struct kvmm_core *c, u32 i, u32 frame, u32 nr_parts)
 	b->length = 0;
 }
 
+/*
+ * Victims are found by walking from one to the next, which waits for memory at
+ * each step.  So the walk is made some steps ahead of the taking.
+ */
+#define AHEAD	16
+
+static u32 look_ahead(const struct kvmm_core *c)
+{
+	u32 i = c->lru.tail, k;
+
+	for (k = 0; k < AHEAD && i != KVMM_NONE; k++)
+		i = victim_ahead(c, i);
+	return i;
+}
+
 int kvmm_core_alloc(struct kvmm_core *c, u32 client, u32 nr_parts, u64 now,
 		    struct kvmm_block_ref *refs, u32 n)
 {
+	u32 ahead = c->frames_free < n ? look_ahead(c) : KVMM_NONE;
 	u32 k, i, frame;
 
-	if (c->frames_free < n)
-		prefetch_victims(c, n - c->frames_free);
 	for (k = 0; k < n; k++) {
+		if (ahead != KVMM_NONE)
+			ahead = victim_ahead(c, ahead);
 		frame = core_get_frame(c, now);
 		if (frame == KVMM_NONE)
 			break;

@@ -580,6 +580,13 @@ int kvmm_core_attach(struct kvmm_core *c, u32 nr_slots);
  */
 int kvmm_core_detach(struct kvmm_core *c, bool discard, u64 now);
 
+/*
+ * kvmm_core_detach_cancel() - give up on kvmm_core_detach() after -EAGAIN
+ *
+ * The area is in use again, less what was let go of by then.
+ */
+void kvmm_core_detach_cancel(struct kvmm_core *c);
+
 /* ---- checking (check.c) ---- */
 
 /*

@@ -208,8 +208,11 @@ struct kvmm_list *slot_list(struct kvmm_core *c, const struct kvmm_block *b);
 bool may_purge(const struct kvmm_core *c, const struct kvmm_block *b);
 /* A frame for a new block: free, or of a victim that needs no I/O. */
 u32 core_get_frame(struct kvmm_core *c, u64 now);
-/* Reads ahead what the next @n victims will want. */
-void prefetch_victims(const struct kvmm_core *c, u32 n);
+/*
+ * Reads ahead for victims to come: what taking @i will want, and the block that
+ * goes after it, which is returned.
+ */
+u32 victim_ahead(const struct kvmm_core *c, u32 i);
 /* Why core_get_frame() found none. */
 int core_no_frame(const struct kvmm_core *c);
 

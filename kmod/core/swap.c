@@ -12,17 +12,18 @@ bool may_purge(const struct kvmm_core *c, const struct kvmm_block *b)
 	return (b->flags & KVMM_BLOCK_RECOMPUTABLE) && b->cost_us < c->load_us;
 }
 
-void prefetch_victims(const struct kvmm_core *c, u32 n)
+u32 victim_ahead(const struct kvmm_core *c, u32 i)
 {
-	u32 i = c->lru.tail;
+	const struct kvmm_block *b = block_at(c, i);
 
-	while (n-- && i != KVMM_NONE) {
-		const struct kvmm_block *b = block_at(c, i);
-
-		index_prefetch(c, b->link);
+	index_prefetch(c, b->link);
+	i = b->lru_prev;
+	if (i != KVMM_NONE) {
+		b = block_at(c, i);
+		core_prefetchw(b);
 		core_prefetchw(&b->hold);
-		i = b->lru_prev;
 	}
+	return i;
 }
 
 u32 core_get_frame(struct kvmm_core *c, u64 now)
