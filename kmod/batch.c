@@ -116,6 +116,7 @@ int kvmm_do_alloc(struct kvmm_client *client, struct file *file, void *arg)
 	struct kvmm_block_ref __user *user = u64_to_user_ptr(a->refs);
 	bool wait = a->flags & KVMM_ALLOC_WAIT;
 	u32 nr_parts = a->nr_parts ?: 1;
+	bool again = false;
 	unsigned long deadline;
 	int ret;
 
@@ -135,9 +136,12 @@ int kvmm_do_alloc(struct kvmm_client *client, struct file *file, void *arg)
 		ret = kvmm_alloc_batch(client, nr_parts, user + a->done, n);
 		if (ret > 0) {
 			a->done += ret;
+			again = false;
 			ret = kvmm_next_batch();
 		} else if (ret == -EAGAIN) {
-			if (kvmm_reclaim_start(pool, n))
+			/* Frames that came free at once are there, or stolen. */
+			again = kvmm_reclaim_start(pool, n) && !again;
+			if (again)
 				ret = kvmm_next_batch();
 			else if (wait)
 				ret = kvmm_alloc_wait(pool, seq, deadline);
