@@ -336,8 +336,13 @@ static int kvmm_area_detach(struct kvmm_pool *pool, bool discard)
 		mutex_unlock(&pool->lock);
 		if (ret != -EAGAIN)
 			return ret;
-		if (busy && kvmm_pool_wait(pool, !READ_ONCE(pool->nr_inflight)))
+		if (busy &&
+		    kvmm_pool_wait(pool, !READ_ONCE(pool->nr_inflight))) {
+			mutex_lock(&pool->lock);
+			kvmm_core_detach_cancel(&pool->core);
+			mutex_unlock(&pool->lock);
 			return -EINTR;
+		}
 		cond_resched();
 	}
 }

@@ -192,19 +192,31 @@ void kvmm_op_join(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry)
 }
 
 /*
- * The I/O of an op has ended.  Any context.  The section keeps the pool until
+ * One of the two that have an op in hand during I/O, who submits it and the I/O
+ * itself, is through with it.  A file system goes on using the kiocb and the
+ * file after it has queued the I/O, which may be long over by then; so the
+ * second one hands the op on.  Any context.  The section keeps the pool until
  * the worker is queued: the worker may already be through with the op then.
  */
-static void kvmm_op_ended(struct kiocb *iocb, long res)
+static void kvmm_op_put(struct kvmm_op *op)
 {
-	struct kvmm_op *op = container_of(iocb, struct kvmm_op, iocb);
 	struct kvmm_pool *pool = op->cmd->pool;
 
-	op->res = res;
+	if (!atomic_dec_and_test(&op->hands))
+		return;
 	rcu_read_lock();
 	if (llist_add(&op->done, &pool->done_list))
 		queue_work(kvmm_done_wq, &pool->done_work);
 	rcu_read_unlock();
+}
+
+/* The I/O of an op has ended.  Any context. */
+static void kvmm_op_ended(struct kiocb *iocb, long res)
+{
+	struct kvmm_op *op = container_of(iocb, struct kvmm_op, iocb);
+
+	op->res = res;
+	kvmm_op_put(op);
 }
 
 static void kvmm_op_submit(struct kvmm_op *op)
@@ -234,15 +246,16 @@ static void kvmm_op_submit(struct kvmm_op *op)
 	};
 	iov_iter_bvec(&iter, op->write ? WRITE : READ, op->bvec, segs, bytes);
 
+	atomic_set(&op->hands, 2);
 	old = override_creds(area->cred);
 	if (op->write)
 		ret = file->f_op->write_iter(&op->iocb, &iter);
 	else
 		ret = file->f_op->read_iter(&op->iocb, &iter);
 	revert_creds(old);
-	/* The op may be gone by now, but for when nothing was queued. */
 	if (ret != -EIOCBQUEUED)
 		kvmm_op_ended(&op->iocb, ret);
+	kvmm_op_put(op);
 }
 
 static void kvmm_op_issue_work(struct work_struct *work)
@@ -460,7 +473,7 @@ void kvmm_done_work(struct work_struct *work)
 void kvmm_swap_drain(struct kvmm_pool *pool)
 {
 	wait_event(pool->wait, !READ_ONCE(pool->nr_inflight));
-	/* See kvmm_op_ended(). */
+	/* See kvmm_op_put(). */
 	synchronize_rcu();
 	cancel_work_sync(&pool->done_work);
 }

@@ -16,7 +16,14 @@ KMOD_KDIR = $(if $(filter command% environment%,$(origin KDIR)),--kdir $(KDIR))
 .PHONY: modules-6.12 modules-check
 modules: $(B)/kvmm.ko
 
-$(B)/kvmm.ko: $(KMOD_SRC) kmod/kmod-build.sh
+# which kernel it was built for: another KDIR builds it anew
+KMOD_FOR := $(B)/.kvmm.ko-for
+$(KMOD_FOR): FORCE
+	@mkdir -p $(B)
+	@echo '$(KMOD_SERIES) $(KMOD_KDIR)' | cmp -s - $@ || \
+		echo '$(KMOD_SERIES) $(KMOD_KDIR)' >$@
+
+$(B)/kvmm.ko: $(KMOD_SRC) kmod/kmod-build.sh $(KMOD_FOR)
 	@mkdir -p $(B)
 	@kmod/kmod-build.sh --version '$(VERSION)' --build $(B) \
 		--kernel $(KMOD_SERIES) --output $@ $(KMOD_KDIR)

@@ -15,6 +15,7 @@
 #ifndef KVMM_SWAP_H
 #define KVMM_SWAP_H
 
+#include <linux/atomic.h>
 #include <linux/bvec.h>
 #include <linux/completion.h>
 #include <linux/fs.h>
@@ -106,6 +107,7 @@ struct kvmm_cmd {
  * @len: bytes to move, @io.length rounded up
  * @pos: bytes moved
  * @part: bytes of the I/O in flight
+ * @hands: who has it during the I/O: the submitter, and the I/O
  * @res: its result
  * @err: 0 or why the block could not be moved
  * @crc: checksum of what was written
@@ -134,6 +136,7 @@ struct kvmm_op {
 	u32 len;
 	u32 pos;
 	u32 part;
+	atomic_t hands;
 	long res;
 	int err;
 	u32 crc;

@@ -214,3 +214,8 @@ int kvmm_core_detach(struct kvmm_core *c, bool discard, u64 now)
 	c->degraded = false;
 	return 0;
 }
+
+void kvmm_core_detach_cancel(struct kvmm_core *c)
+{
+	c->detaching = false;
+}

@@ -196,6 +196,31 @@ static void the_areas_size_may_change(void **state)
 	fx_close(&f);
 }
 
+static void detach_can_be_given_up(void **state)
+{
+	struct kvmm_io io;
+	struct fx f;
+	u64 in, out;
+
+	(void)state;
+	fx_open(&f, 4, 4);
+	in = fx_block(&f, 1);
+	fx_out(&f, in, KVMM_SWAP_DROP);
+	out = fx_block(&f, 2);
+	assert_int_equal(fx_in_start(&f, in, 0, &io), KVMM_IO_ISSUE);
+	assert_int_equal(kvmm_core_detach(&f.c, false, f.now), -EAGAIN);
+	assert_true(fx_out_start(&f, out, 0, &io) < 0);
+	kvmm_core_detach_cancel(&f.c);
+	fx_check(&f);
+	/* The area is in use again, with what it had. */
+	fx_out(&f, out, KVMM_SWAP_DROP);
+	fx_in_end(&f, in, 0);
+	fx_in(&f, out, 0);
+	assert_int_equal(fx_query(&f, in), KVMM_CLEAN);
+	assert_int_equal(fx_query(&f, out), KVMM_CLEAN);
+	fx_close(&f);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(attach_wants_a_size),
 	cmocka_unit_test(detach_keeps_what_is_in_memory),
@@ -203,6 +228,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(detach_may_discard),
 	cmocka_unit_test(blocks_of_an_old_epoch_are_no_loss),
 	cmocka_unit_test(detach_waits_for_io),
+	cmocka_unit_test(detach_can_be_given_up),
 	cmocka_unit_test(detach_of_doomed_blocks),
 	cmocka_unit_test(the_areas_size_may_change),
 };
