@@ -33,8 +33,8 @@ static const struct opt create_opts[] = {
 	{ OPT_MODE, "mode", "MODE",
 	  "who may open the pool, octal like a file's (default 0600)" },
 	{ OPT_HOLDS, "holds", "N",
-	  "pins that second and further clients can hold at once (default half "
-	  "the frames, at least 1024)" },
+	  "pins that second and further clients can hold at once (default a "
+	  "quarter of the frames, at least 1024)" },
 	{ OPT_QUARANTINE, "quarantine", "MS",
 	  "how long frames rest that a dead client was filling (default 0)" },
 	{ OPT_THREADS, "threads", "N",
