@@ -112,7 +112,7 @@ clean:
 help:
 	@echo 'all        library, tools and tests programs'
 	@echo 'modules    kvmm.ko for the stock kernel the tests boot; KDIR=... for another'
-	@echo 'demo       the main job on the user backend, under a minute, no module'
+	@echo 'demo       the main job on the user backend, half a minute once built, no module'
 	@echo 'demo-vm    the same on kvmm.ko in a virtual machine'
 	@echo 'check      every test; installs what is missing'
 	@echo 'check-vm   only the tests of the kernel module'
