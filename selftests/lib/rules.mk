@@ -9,12 +9,16 @@
 #   lib-abi    layouts, symbols, installation, example, manual pages
 #   vm-lib     on the kernel's backend, in the VM; some on the user's, too
 
+comma := ,
 LT := selftests/lib
-LT_PROG := open key pool block order client swap area fault stress limits
+LT_PROG := open key pool block order client swap area fault system stress limits
 LT_BIN := $(LT_PROG:%=$(O)/$(LT)/test_%)
 
 $(LT_BIN): $(O)/$(LT)/test_%: $(O)/$(LT)/test_%.o $(O)/$(LT)/lt.o $(LIBKVMM_A)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LIBKVMM_LIBS) -lcmocka -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LIBKVMM_LIBS) $(LT_LIBS) -lcmocka -o $@
+$(O)/$(LT)/test_system: LT_LIBS := $(patsubst %,-Wl$(comma)--wrap=%,madvise \
+	io_uring_queue_init io_uring_register_buffers_sparse io_uring_submit \
+	io_uring_peek_batch_cqe)
 
 .PHONY: lib-tests
 lib-tests: $(LT_BIN)
@@ -46,6 +50,8 @@ suite-vm-lib: $(LT_BIN) $(B)/kvmm.ko
 		--module $(B)/kvmm.ko --rmmod --test-timeout 150 \
 		--env KVMM_TEST_DIR=/mnt/disk --env KVMM_TEST_BLKDEV=/dev/vdb \
 		--env KVMM_TEST_BACKEND=kernel \
-		$(foreach t,$(LT_PROG),--test $(O)/$(LT)/test_$t) \
-		$(foreach t,pool swap area limits,--label user_$t \
+		$(foreach t,$(filter-out system,$(LT_PROG)), \
+			--test $(O)/$(LT)/test_$t) \
+		$(foreach t,pool swap area limits system, \
+			--file $(O)/$(LT)/test_$t --label user_$t \
 			--cmd 'KVMM_TEST_BACKEND=user test_$t')

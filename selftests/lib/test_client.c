@@ -85,6 +85,8 @@ static void read_only_client(void **state)
 	assert_int_equal(kvmm_unpin(r, refs, 2), 2);
 	if (!lt->kernel)
 		assert_fails(kvmm_swap_attach(r, &so), EACCES);
+	if (!lt->kernel)
+		assert_fails(kvmm_swap_detach(r, 0), EACCES);
 	kvmm_pool_close(r);
 	lt_end(lt, w, "lt-ro");
 }
