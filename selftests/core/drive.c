@@ -299,7 +299,9 @@ static void do_area(struct drive *d)
 	}
 	if (one_in(d, 64))
 		sim_attach(&d->s, 1);
-	if (d->s.detaching || d->s.degraded || one_in(d, 32))
+	if (d->s.detaching && one_in(d, 4))
+		sim_detach_cancel(&d->s);
+	else if (d->s.detaching || d->s.degraded || one_in(d, 32))
 		sim_detach(&d->s, one_in(d, 2));
 }
 

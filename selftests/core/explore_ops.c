@@ -9,7 +9,8 @@
 static const char *const kind_name[NR_KINDS] = {
 	"alloc", "publish", "lookup", "pin", "unpin", "drop", "touch",
 	"swap_out", "swap_in", "done", "reclaim", "hint", "chain", "attach",
-	"detach", "reset", "client_add", "client_del", "time"
+	"detach", "reset", "client_add", "client_del", "time",
+	"detach_cancel"
 };
 
 void print_op(const struct op *op)
@@ -113,6 +114,9 @@ void do_op(const struct op *op)
 	case TIME:
 		pool.now += TICK;
 		break;
+	case CANCEL:
+		sim_detach_cancel(&pool);
+		break;
 	default:
 		ref_op(op);
 	}
@@ -188,6 +192,8 @@ u32 all_ops(struct op *ops, const struct shape *sh)
 	ADD(RECLAIM, 1);
 	ADD(DETACH, 0);
 	ADD(DETACH, 1);
+	if (pool.detaching)
+		ADD(CANCEL);
 	if (!pool.nr_slots)
 		for (k = 1; k <= sh->slots; k++)
 			ADD(ATTACH, k);

@@ -198,5 +198,6 @@ void sim_done(struct sim *s, u32 which, int err);
 void sim_reclaim(struct sim *s, u32 keep, u32 n);
 void sim_attach(struct sim *s, u32 nr_slots);
 void sim_detach(struct sim *s, bool discard);
+void sim_detach_cancel(struct sim *s);
 
 #endif /* KVMM_CORE_SIM_H */

@@ -375,3 +375,11 @@ void sim_detach(struct sim *s, bool discard)
 	sim_assert(s, ret == want_detach(s, discard));
 	sim_compare(s);
 }
+
+void sim_detach_cancel(struct sim *s)
+{
+	s->what = "detach_cancel";
+	kvmm_core_detach_cancel(&s->c);
+	s->detaching = false;
+	sim_compare(s);
+}
