@@ -117,6 +117,6 @@ help:
 	@echo 'check      every test; installs what is missing'
 	@echo 'check-vm   only the tests of the kernel module'
 	@echo 'bench      swap against fio, and the core'
-	@echo 'style      checkpatch, sparse, formatting'
+	@echo 'style      checkpatch, sparse, W=1, kernel-doc, -fanalyzer'
 	@echo 'install    library, header, tools; PREFIX and DESTDIR'
 	@echo 'clean      remove build/'

@@ -73,7 +73,7 @@ module_init(kvmm_init);
 module_exit(kvmm_exit);
 
 MODULE_DESCRIPTION("Memory manager for the key/value blocks of LLM servers");
-MODULE_AUTHOR("The kvmm developers");
+MODULE_AUTHOR("the kvmm authors");
 MODULE_LICENSE("GPL");
 MODULE_VERSION(KVMM_VERSION);
 MODULE_SOFTDEP("pre: crc32c");

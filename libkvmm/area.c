@@ -210,7 +210,10 @@ static long attach_new(struct kvmm_pool *pool, struct kvmm_swap_opts *o)
 	if (ret < 0) {
 		kvmm_log(pool->kv, KVMM_LOG_ERROR,
 			 "%s: no swap area of %llu bytes: %s", o->path,
-			 (unsigned long long)bytes, strerror((int)-ret));
+			 (unsigned long long)bytes,
+			 ret == -EBUSY ?
+			 "the pool has one already, or the file is one" :
+			 strerror((int)-ret));
 		unlink(tmp);
 	}
 	free(tmp);

@@ -325,6 +325,9 @@ long kvmm_swap_out(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
  * @refs: the blocks
  * @n: how many
  * @flags: KVMM_SWAP_PIN or 0
+ *
+ * Return: entries whose result is not an error, or -errno; see
+ * struct kvmm_swap_cmd for the results.
  */
 long kvmm_swap_in(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
 		  unsigned int n, unsigned int flags);

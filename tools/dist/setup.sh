@@ -58,7 +58,6 @@ vm|libelf1/libelf1t64|objtool, which runs when the module is built
 vm|xz-utils|kernel packages and sources are xz-compressed
 vm|zstd|kernel packages and images may be zstd-compressed
 bench|fio|the yardstick for swap bandwidth
-style|clang-format|source format
 style|sparse|kernel annotations
 style|mandoc|manual pages
 style|shellcheck|shell scripts

@@ -98,8 +98,19 @@ static const struct command *find(char **argv, int argc, int *words)
 	return NULL;
 }
 
+/* `kvmmctl help`, `kvmmctl pool --help`: there is no such command to ask. */
+static bool wants_help(char **argv, int argc)
+{
+	return !strcmp(argv[0], "help") ||
+	       (argc > 1 && !strcmp(argv[1], "--help"));
+}
+
 static int not_found(char **argv, int argc)
 {
+	if (wants_help(argv, argc)) {
+		options_help(NULL, commands);
+		return 0;
+	}
 	if (!strcmp(argv[0], "pool")) {
 		if (argc == 1)
 			return fail("pool needs one of: create, list, show, "

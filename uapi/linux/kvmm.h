@@ -858,7 +858,8 @@ struct kvmm_swap {
 
 /**
  * KVMM_QUERY: where blocks are (kvmm_batch; any bound client).  Touches
- * nothing.  Result: enum kvmm_state or -ESTALE; frame is set.
+ * nothing.  Result: enum kvmm_state or -ESTALE; frame is set.  A block that can't
+ * be found any more (dropped, late, of an old epoch) is told of while pinned.
  */
 #define KVMM_QUERY		_IO(KVMM_IOCTL_TYPE, 0x17)
 
