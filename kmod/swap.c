@@ -131,11 +131,14 @@ static u32 kvmm_swap_chunk(struct kvmm_client *client,
 		kvmm_core_query(&pool->core, kvmm_pool_now(pool), c->refs, n);
 	mutex_unlock(&pool->lock);
 	for (i = 0; i < n; i++) {
+		/* What was moved is gone with the pool. */
+		if (dead)
+			c->results[i] = -ENODEV;
 		if (dead || c->refs[i].result < 0)
 			c->refs[i].frame = KVMM_NO_FRAME;
 		c->refs[i].result = c->results[i];
 	}
-	return c->cmd.good;
+	return dead ? 0 : c->cmd.good;
 }
 
 static int kvmm_do_swap(struct kvmm_client *client, struct kvmm_swap *a,

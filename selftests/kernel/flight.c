@@ -336,6 +336,37 @@ TEST_F(flight, destroy)
 	EXPECT_EQ(0, kt_attach(&self->t, self->disk, 0, 0, 0, NULL));
 }
 
+/* Brings the blocks in, pinned; -EBADMSG where one came in to no frame. */
+static int load_pinned(void *data)
+{
+	FIXTURE_DATA(flight) *self = data;
+	int i, ret;
+
+	ret = kt_swap(&self->t, KVMM_SWAP_IN, self->refs, N, KVMM_SWAP_PIN);
+	for (i = 0; i < N; i++)
+		if (!self->refs[i].result &&
+		    self->refs[i].frame == KVMM_NO_FRAME)
+			return -EBADMSG;
+	return ret;
+}
+
+/* A pool that goes while blocks come in: none of them is said to be there. */
+TEST_F(flight, destroy_waiting)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, all_out(self));
+	pid = kt_spawn(load_pinned, self);
+	ASSERT_LT(0, pid);
+	while (!moving(&self->t))
+		kt_sleep_ms(1);
+	EXPECT_EQ(0, kt_destroy(POOL, KVMM_POOL_FORCE));
+	EXPECT_EQ(-ENODEV, kt_reap(pid));
+	kt_ring_exit(&self->r);
+	kt_close(&self->t);
+	ASSERT_EQ(0, kt_create(&self->t, KT_BLOCK, 4, 4));
+}
+
 /* A reset on the way: the new epoch finds nothing of the old one. */
 TEST_F(flight, reset)
 {
