@@ -42,8 +42,8 @@ static void die(const char *what, long err)
 static void say(void *ctx, enum kvmm_log_level level, const char *text)
 {
 	(void)ctx;
-	(void)level;
-	fprintf(stderr, "swap: %s\n", text);
+	if (level != KVMM_LOG_INFO)
+		fprintf(stderr, "swap: %s\n", text);
 }
 
 static double seconds(const struct timeval *tv)
