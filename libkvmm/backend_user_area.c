@@ -126,7 +126,9 @@ static int try_slot(int fd, uint64_t offset, size_t bytes, uint32_t *align,
 		return -ENOMEM;
 	for (i = 0; i < bytes; i += 512)
 		mem[i] = (unsigned char)(i / 512 + 1);
-	n = pwrite(fd, mem, bytes, (off_t)offset);
+	do {
+		n = pwrite(fd, mem, bytes, (off_t)offset);
+	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		err = errno == EINVAL || errno == EOPNOTSUPP ? -EOPNOTSUPP :
 		      errno == ENOSPC || errno == EFBIG ? -ENOSPC : -EIO;
@@ -134,13 +136,17 @@ static int try_slot(int fd, uint64_t offset, size_t bytes, uint32_t *align,
 		err = -ENOSPC;
 	memset(mem, 0, bytes);
 	start = user_mono_us();
-	if (!err && pread(fd, mem, bytes, (off_t)offset) != (ssize_t)bytes)
+	do {
+		n = err ? 0 : pread(fd, mem, bytes, (off_t)offset);
+	} while (n < 0 && errno == EINTR);
+	if (!err && n != (ssize_t)bytes)
 		err = -EIO;
 	*us = (uint32_t)(user_mono_us() - start);
 	for (i = 0; i < bytes && !err; i += 512)
 		if (mem[i] != (unsigned char)(i / 512 + 1))
 			err = -EIO;
-	if (!err && pwrite(fd, mem, *align, (off_t)offset) < 0)
+	if (!err && pwrite(fd, mem, *align, (off_t)offset) < 0 &&
+	    errno == EINVAL)
 		*align = (uint32_t)bytes;
 	munmap(mem, bytes);
 	return err;

@@ -229,16 +229,42 @@ int user_room(struct kvmm_pool *pool)
 	return check_room(up, up->arena_bytes);
 }
 
+/*
+ * Not only signals interrupt: what a ring that was closed leaves behind does,
+ * too.
+ */
+static int populate_write(void *at, size_t bytes)
+{
+	int err;
+
+	do {
+		err = madvise(at, bytes, MADV_POPULATE_WRITE) ? -errno : 0;
+	} while (err == -EINTR);
+	return err;
+}
+
+static int reserve(int fd, size_t start, size_t bytes)
+{
+	int err;
+
+	do {
+		err = fallocate(fd, 0, (off_t)start, (off_t)bytes) ? -errno : 0;
+	} while (err == -EINTR);
+	return err;
+}
+
 /* Makes whole huge pages of @start to @end; what fails stays small pages. */
 static int collapse(struct user_pool *up, size_t start, size_t end)
 {
 	size_t at;
+	int err;
 
 	start = (start + HUGE - 1) & ~(HUGE - 1);
 	end &= ~(HUGE - 1);
 	for (at = start; at < end; at += HUGE) {
-		if (madvise(up->arena + at, PAGE, MADV_POPULATE_WRITE))
-			return -errno;
+		err = populate_write(up->arena + at, PAGE);
+		if (err)
+			return err;
 		if (!madvise(up->arena + at, HUGE, MADV_COLLAPSE)) {
 			__atomic_fetch_add(&up->nr_huge, 1, __ATOMIC_RELAXED);
 			continue;
@@ -265,12 +291,13 @@ static int bring_in(struct user_pool *up, size_t start, size_t end)
 		if (err && err != -EINVAL)
 			return -ENOMEM;
 	}
-	if (!madvise(up->arena + start, end - start, MADV_POPULATE_WRITE))
+	err = populate_write(up->arena + start, end - start);
+	if (!err)
 		return 0;
-	if (errno != EINVAL)
+	if (err != -EINVAL)
 		return -ENOMEM;
 	/* Linux before 5.14: first make sure that no access can fail. */
-	if (fallocate(up->arena_fd, 0, (off_t)start, (off_t)(end - start)))
+	if (reserve(up->arena_fd, start, end - start))
 		return -ENOMEM;
 	for (at = start; at < end; at += PAGE)
 		(void)*(volatile unsigned char *)(up->arena + at);

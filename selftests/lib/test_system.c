@@ -41,6 +41,8 @@ unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring,
 static struct {
 	bool no_collapse;
 	bool no_populate;
+	bool interrupt;		/* every second call that brings memory in */
+	unsigned int calls;
 	int populates;		/* the one that finds no memory; 0: none */
 	bool no_coop;
 	int big_ring;		/* error of a ring of more than 8 entries */
@@ -54,6 +56,11 @@ int __wrap_madvise(void *at, size_t bytes, int advice)
 {
 	if (advice == MADV_COLLAPSE && sys.no_collapse) {
 		errno = EINVAL;
+		return -1;
+	}
+	if (advice == MADV_POPULATE_WRITE && sys.interrupt &&
+	    __atomic_fetch_add(&sys.calls, 1, __ATOMIC_RELAXED) % 2 == 0) {
+		errno = EINTR;
 		return -1;
 	}
 	if (advice == MADV_POPULATE_WRITE && sys.no_populate) {
@@ -154,6 +161,15 @@ static void no_madvise_populate(void **state)
 	begin();
 	sys.no_collapse = true;
 	sys.no_populate = true;
+	swap_works(lt, lt->kv);
+}
+
+static void populate_interrupted(void **state)
+{
+	struct lt *lt = *state;
+
+	begin();
+	sys.interrupt = true;
 	swap_works(lt, lt->kv);
 }
 
@@ -267,6 +283,7 @@ int main(void)
 	static const struct lt_test tests[] = {
 		LT_TEST_ON(no_huge_pages, LT_USER),
 		LT_TEST_ON(no_madvise_populate, LT_USER),
+		LT_TEST_ON(populate_interrupted, LT_USER),
 		LT_TEST_ON(memory_runs_out, LT_USER),
 		LT_TEST_ON(old_io_uring, LT_USER),
 		LT_TEST_ON(ring_only_for_the_probe, LT_USER),
