@@ -243,8 +243,12 @@ static int kernel_populate(struct kvmm_pool *pool, unsigned int first,
 		.first = first,
 		.count = count,
 	};
-	int err = kernel_command(pool->fd, KVMM_POPULATE, &arg);
+	int err;
 
+	/* What is there already is passed over: an interruption costs little */
+	do {
+		err = kernel_command(pool->fd, KVMM_POPULATE, &arg);
+	} while (err == -EINTR);
 	*done = arg.done;
 	return err;
 }
