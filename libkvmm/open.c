@@ -47,6 +47,9 @@ void kvmm_log_once(struct kvmm *kv, enum kvmm_once what,
 	va_end(ap);
 }
 
+/* No struct of options will ever be longer. */
+#define MAX_OPTS	4096
+
 int kvmm_copy_opts(void *to, size_t size, const void *from, size_t least)
 {
 	const unsigned char *tail = from;
@@ -55,6 +58,9 @@ int kvmm_copy_opts(void *to, size_t size, const void *from, size_t least)
 	memcpy(&given, from, sizeof(given));
 	if (given < least)
 		return -EINVAL;
+	/* Not a size, but whatever was in memory: the tail isn't there. */
+	if (given > MAX_OPTS)
+		return -E2BIG;
 	for (i = size; i < given; i++)
 		if (tail[i])
 			return -E2BIG;

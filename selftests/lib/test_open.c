@@ -36,6 +36,9 @@ static void open_checks_options(void **state)
 	assert_fails(kvmm_open(&kv, &o), EINVAL);
 	o.size = 0;
 	assert_fails(kvmm_open(&kv, &o), EINVAL);
+	/* not set: nothing behind the struct is read */
+	o.size = SIZE_MAX;
+	assert_fails(kvmm_open(&kv, &o), E2BIG);
 	o.size = sizeof(o);
 	o.flags = 0x80;
 	assert_fails(kvmm_open(&kv, &o), EINVAL);
