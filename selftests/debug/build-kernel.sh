@@ -129,6 +129,8 @@ pack_kdir()
 			find "arch/$a" -name 'Makefile*' -o -name 'Kbuild*' -o -name Platform
 			find "arch/$a" -type d \( -name include -o -name scripts -o -name shared \) \
 				-exec find {} -type f \;
+			# UML's own asm/ for x86 is not in an include folder
+			find "arch/$a" -path '*/um/*' -name '*.h'
 		done
 	) | sort -u | tar -C "$src" -cf - -T - | tar -C "$to" -xf -
 	(

@@ -71,6 +71,8 @@ TEST_F(arena, huge_pages)
 {
 	long kib;
 
+	if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK))
+		SKIP(return, "no transparent huge pages");
 	touch_all(&self->t);
 	EXPECT_EQ(0, (uintptr_t)self->t.arena & ((2 << 20) - 1)) {
 		TH_LOG("not aligned for huge pages: %p", self->t.arena);

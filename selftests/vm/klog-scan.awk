@@ -44,7 +44,10 @@ text ~ /^kvmm-vm: / {
 
 dump { next }	# asked for, when a test ran out of time
 
-allow != "" && text ~ allow { next }
+allow != "" && text ~ allow { rcu = 0; next }
+
+# The line that names the place comes next; it counts, so that allow can see it.
+text ~ /^WARNING: suspicious RCU usage/ { rcu = 1; cut = "#   " $0 "\n"; next }
 
 {
 	bad = text ~ /^WARNING:|BUG[: ]|kernel BUG at|Oops|Kernel panic|general protection fault|double fault|stack segment:|Internal error/ ||
@@ -52,6 +55,8 @@ allow != "" && text ~ allow { next }
 		text ~ /blocked for more than|soft lockup|hard LOCKUP|workqueue lockup|rcu.*detected (expedited )?stall|rcu.*self-detected stall|RCU stall/ ||
 		text ~ /possible circular locking|possible recursive locking|inconsistent lock state|suspicious RCU usage|non-static key|lock held when returning|bad unlock balance|scheduling while atomic|sleeping function called/ ||
 		text ~ /list_(add|del) corruption|Bad page (state|map)|Bad rss-counter|bad: scheduling|page allocation failure|DEBUG_LOCKS_WARN|cannot create duplicate filename|Objects remaining in|called with unsafe|stack-protector/
+	if (rcu && text ~ /^[^ ]+:[0-9]+ .*!$/)
+		bad = 1
 	# Boot lines of the sanitizers' own: they are there, not: they found something.
 	if (text ~ /KernelAddressSanitizer|kasan: (Initialized|Mapped)|kfence: initialized|KASAN (init|shadow)/)
 		bad = 0
@@ -59,6 +64,7 @@ allow != "" && text ~ allow { next }
 	if (bad && left < 36) {
 		report()
 		cut = ""
+		rcu = 0
 	}
 	if (left > 0) {
 		print "#   " $0
@@ -69,9 +75,13 @@ allow != "" && text ~ allow { next }
 	if (text ~ /cut here/) {
 		cut = "#   " $0 "\n"
 		cut_lines = 1
-	} else if (cut != "") {
+	} else if (cut != "" && !rcu) {
 		cut = ++cut_lines > 4 ? "" : cut "#   " $0 "\n"
 	}
 }
 
-END { print "reports " reports + 0 }
+END {
+	if (rcu)	# the log ends here
+		report()
+	print "reports " reports + 0
+}
