@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/time.h>
 
 #include "kt_harness.h"
 #include "kt_ring.h"
@@ -314,6 +315,33 @@ TEST_F(flight, detach)
 }
 
 /* So does destroying; the commands end. */
+static void nothing(int sig)
+{
+	(void)sig;
+}
+
+/* A detach that a signal ends leaves an area that works as before. */
+TEST_F(flight, detach_interrupted)
+{
+	struct itimerval soon = { .it_value.tv_usec = DELAY / 4 };
+	struct sigaction sa = { .sa_handler = nothing };
+	int ret;
+
+	ASSERT_EQ(0, sigaction(SIGALRM, &sa, NULL));
+	ASSERT_EQ(0, give(&self->r, self->refs, KVMM_URING_SWAP_OUT, 0));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &soon, NULL));
+	ret = kt_detach(&self->t, 0);
+	if (!ret)
+		SKIP(kt_ring_exit(&self->r); return,
+		     "the disk was faster than the signal");
+	EXPECT_EQ(-EINTR, ret);
+	kt_ring_exit(&self->r);
+	EXPECT_EQ(0, all_out(self));
+	EXPECT_EQ(N, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
+	EXPECT_EQ(0, kt_detach(&self->t, KVMM_SWAP_DISCARD));
+}
+
 TEST_F(flight, destroy)
 {
 	int i, ret;
