@@ -46,7 +46,9 @@ if [ -x "$scripts/checkpatch.pl" ] || [ -r "$scripts/checkpatch.pl" ]; then
 		ignore=NONE
 		case $f in
 		uapi/*) ignore=BIT_MACRO ;;
-		kmod/core/types.h) ignore=PREFER_KERNEL_TYPES,NEW_TYPEDEFS ;;
+		kmod/core/types.h)
+			ignore=PREFER_KERNEL_TYPES,NEW_TYPEDEFS
+			ignore+=,COMPLEX_MACRO,PREFER_DEFINED_ATTRIBUTE_MACRO ;;
 		kmod/core/check.c) ignore=MACRO_WITH_FLOW_CONTROL ;;
 		esac
 		out+=$(checkpatch "$ignore" --strict "$f")
