@@ -6,7 +6,9 @@
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/gfp.h>
+#include <linux/ktime.h>
 #include <linux/magic.h>
+#include <linux/math64.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
@@ -200,6 +202,7 @@ static int kvmm_area_probe(struct kvmm_area *area)
 	unsigned int order = get_order(len);
 	u64 magic = get_random_u64();
 	struct page *page;
+	u64 start;
 	ssize_t ret;
 	u64 *data;
 	size_t i;
@@ -219,9 +222,12 @@ static int kvmm_area_probe(struct kvmm_area *area)
 	if (ret < 0)
 		goto out;
 	memset(data, 0, len);
+	start = ktime_get_ns();
 	ret = kvmm_area_probe_io(area, false, page, len);
 	if (ret < 0)
 		goto out;
+	area->probe_us = clamp_t(u64, div_u64(ktime_get_ns() - start,
+					      NSEC_PER_USEC), 1, U32_MAX);
 	ret = 0;
 	for (i = 0; i < len / sizeof(*data); i++)
 		if (data[i] != magic + i)
@@ -302,8 +308,10 @@ int kvmm_do_swap_attach(struct kvmm_client *client, struct file *file,
 	mutex_lock(&pool->lock);
 	ret = pool->dead ? -ENODEV :
 			   kvmm_core_attach(&pool->core, area->nr_slots);
-	if (!ret)
+	if (!ret) {
 		pool->area = area;
+		pool->core.load_us = area->probe_us;
+	}
 	mutex_unlock(&pool->lock);
 	if (ret) {
 		kvmm_area_unclaim(area);

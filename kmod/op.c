@@ -8,6 +8,8 @@
  */
 #include <linux/blkdev.h>
 #include <linux/cred.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -158,6 +160,8 @@ void kvmm_op_begin(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry,
 	op->len = round_up(op->io.length, op->area->align);
 	hash_add(pool->inflight, &op->hash, kvmm_block_index(op->io.handle));
 	WRITE_ONCE(pool->nr_inflight, pool->nr_inflight + 1);
+	op->started = ktime_get_ns();
+	op->depth = pool->nr_inflight;
 	list_add_tail(&op->node, &cmd->ops);
 	cmd->pending++;
 	list_add_tail(&op->submit, submit);
@@ -371,6 +375,20 @@ static bool kvmm_op_lost_frame(struct kvmm_op *op)
 	return ref.result == KVMM_SWAPPED;
 }
 
+/*
+ * What reading a block back costs, for the core to compare with computing it:
+ * its time shared among those in flight when it began, averaged over some.
+ */
+static void kvmm_op_learn(struct kvmm_op *op)
+{
+	struct kvmm_core *core = &op->cmd->pool->core;
+	u64 us = div_u64(ktime_get_ns() - op->started,
+			 NSEC_PER_USEC * op->depth);
+
+	us = (7ULL * core->load_us + us) / 8;
+	core->load_us = clamp_t(u64, us, 1, U32_MAX);
+}
+
 /* Tell the core, then everyone who waits. */
 static void kvmm_op_finish(struct kvmm_op *op, struct list_head *ended)
 {
@@ -387,6 +405,8 @@ static void kvmm_op_finish(struct kvmm_op *op, struct list_head *ended)
 			cmd->evicted++;
 	} else {
 		kvmm_core_read_done(&pool->core, op->io.handle, op->err);
+		if (!op->err)
+			kvmm_op_learn(op);
 	}
 	if (op->err)
 		err = op->write ? -EIO : -ESTALE;

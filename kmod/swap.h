@@ -40,6 +40,7 @@ struct kvmm_pool;
  * @checksums: data is checked when it is read back
  * @regular: a regular file: writing keeps the file system from freezing
  * @nowait: I/O can be issued without blocking
+ * @probe_us: what reading a little took when it was attached
  *
  * Held by the pool; ops in flight keep it attached.
  */
@@ -55,6 +56,7 @@ struct kvmm_area {
 	bool checksums;
 	bool regular;
 	bool nowait;
+	u32 probe_us;
 };
 
 /**
@@ -104,6 +106,8 @@ struct kvmm_cmd {
  * @issue: to go on from a worker
  * @io: the core's decision
  * @entry: number of the entry in its command
+ * @started: when, in ns
+ * @depth: ops in flight then, this one too
  * @len: bytes to move, @io.length rounded up
  * @pos: bytes moved
  * @part: bytes of the I/O in flight
@@ -133,6 +137,8 @@ struct kvmm_op {
 	struct work_struct issue;
 	struct kvmm_io io;
 	u32 entry;
+	u64 started;
+	u32 depth;
 	u32 len;
 	u32 pos;
 	u32 part;

@@ -358,7 +358,7 @@ int main(void)
 		LT_TEST(alloc_makes_room),
 		LT_TEST(swap_in_makes_room),
 		LT_TEST(reclaim_takes_the_coldest),
-		LT_TEST_ON(recomputable_is_purged, LT_USER),
+		LT_TEST(recomputable_is_purged),
 		LT_TEST(dropped_while_swapped),
 	};
 
