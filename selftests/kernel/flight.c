@@ -15,7 +15,7 @@
 #define FRAMES	64
 #define SLOTS	64
 #define N	32		/* commands in flight */
-#define DELAY	120000		/* us, of each I/O */
+#define DELAY	200000		/* us, of each I/O */
 #define POOL	"flight"
 
 FIXTURE(flight) {
