@@ -165,6 +165,7 @@ int user_arena_init(struct user_pool *up)
 	size_t bytes = up->arena_bytes;
 	struct rlimit fsize;
 	void *map;
+	int err;
 
 	/* Beyond this limit ftruncate() would be a SIGXFSZ. */
 	if (!getrlimit(RLIMIT_FSIZE, &fsize) && fsize.rlim_cur < bytes) {
@@ -180,8 +181,10 @@ int user_arena_init(struct user_pool *up)
 	if (!up->chunk_online)
 		return -ENOMEM;
 	up->arena_fd = memfd_create("kvmm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (up->arena_fd < 0)
+	if (up->arena_fd < 0) {
+		err = errno;
 		goto fail;
+	}
 	if (ftruncate(up->arena_fd, (off_t)bytes) ||
 	    fcntl(up->arena_fd, F_ADD_SEALS, seals))
 		goto fail_fd;
@@ -194,11 +197,12 @@ int user_arena_init(struct user_pool *up)
 	return 0;
 
 fail_fd:
+	err = errno;
 	close(up->arena_fd);
 fail:
 	kvmm_log(up->kv, KVMM_LOG_ERROR,
-		 "pool %s: no address space for an arena of %zu bytes",
-		 up->name, bytes);
+		 "pool %s: no arena of %zu bytes: %s", up->name, bytes,
+		 strerror(err));
 	free(up->chunk_online);
 	return -ENOMEM;
 }

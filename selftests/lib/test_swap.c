@@ -308,6 +308,53 @@ static void reclaim_takes_the_coldest(void **state)
 	lt_end(lt, pool, NAME);
 }
 
+/* Those met at the cold end that can't go must not hide those behind them. */
+static void reclaim_looks_past_pinned(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm_pool *pool = lt_pool(lt, NAME, 400, 0, 0);
+	struct kvmm_block_ref refs[400];
+	struct kvmm_reclaim rc;
+
+	lt_store(pool, refs, 398, 2, 0);
+	/* In a chain the first is the youngest: the last stored go to its end. */
+	lt_store(pool, refs, 0, 398, KVMM_PUBLISH_KEEP);
+	assert_int_equal(kvmm_touch(pool, refs, 398), 398);
+	assert_int_equal(lt_find(pool, 399, 0, &refs[399]), KVMM_MEMORY);
+	assert_int_equal(lt_find(pool, 398, 0, &refs[398]), KVMM_MEMORY);
+	/* 398 pinned blocks are older than the two that may go. */
+	assert_int_equal(kvmm_reclaim(pool, 398, &rc), 0);
+	assert_int_equal(rc.in_use, 398);
+	assert_int_equal(rc.purged, 2);
+	assert_int_equal(kvmm_reclaim(pool, 0, &rc), 0);
+	assert_int_equal(rc.in_use, 398);
+	assert_int_equal(kvmm_unpin(pool, refs, 398), 398);
+	lt_end(lt, pool, NAME);
+}
+
+static void reclaim_of_expired(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm_pool *pool = lt_pool(lt, NAME, 300, 0,
+					 KVMM_POOL_MANUAL_CLOCK);
+	struct kvmm_publish_entry e;
+	struct kvmm_block_ref ref;
+	struct kvmm_reclaim rc;
+	unsigned int i;
+
+	for (i = 0; i < 300; i++) {
+		assert_int_equal(kvmm_alloc(pool, &ref, 1, 1, 0), 1);
+		e = lt_entry(ref.handle, i);
+		e.expiry_ms = 10;
+		assert_int_equal(kvmm_publish(pool, &e, 1, 0), 1);
+	}
+	assert_int_equal(kvmm_pool_clock(pool, 1000), 0);
+	assert_int_equal(kvmm_reclaim(pool, 0, &rc), 0);
+	assert_int_equal(rc.in_use, 0);
+	assert_int_equal(lt_stat(pool).expired, 300);
+	lt_end(lt, pool, NAME);
+}
+
 static void recomputable_is_purged(void **state)
 {
 	struct lt *lt = *state;
@@ -358,6 +405,8 @@ int main(void)
 		LT_TEST(alloc_makes_room),
 		LT_TEST(swap_in_makes_room),
 		LT_TEST(reclaim_takes_the_coldest),
+		LT_TEST(reclaim_looks_past_pinned),
+		LT_TEST(reclaim_of_expired),
 		LT_TEST(recomputable_is_purged),
 		LT_TEST(dropped_while_swapped),
 	};
