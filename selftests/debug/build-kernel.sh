@@ -195,6 +195,16 @@ build_pack()
 	rm -rf "$obj" "$out"
 }
 
+is_ready()
+{
+	[[ -n $1 && $(cat "$dir/.ready" 2>/dev/null) = "${1##*/}" ]]
+}
+
+# Nothing to do, and nobody's build to wait for.
+if [[ -z $update ]] && is_ready "$(find_pack)"; then
+	exit 0
+fi
+
 # One at a time: both would take all of the machine.
 mkdir -p "$build/kernel"
 exec 9>"$build/kernel/.lock-debug"
@@ -209,7 +219,7 @@ if [[ -z $pack ]]; then
 	build_pack
 	pack=$(find_pack)
 fi
-[[ $(cat "$dir/.ready" 2>/dev/null) != "${pack##*/}" ]] || exit 0
+! is_ready "$pack" || exit 0
 for t in zstd depmod; do
 	PATH=$PATH:/usr/sbin:/sbin command -v $t >/dev/null || "$top/tools/dist/setup.sh" vm
 done

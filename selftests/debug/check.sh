@@ -74,6 +74,7 @@ if [[ -z $ko ]]; then
 	# A folder of its own for what is instrumented: the .gcno must fit the module.
 	objs=$build/debug-$arch${coverage:+-coverage}
 	mkdir -p "$objs"
+	export UBSAN_SANITIZE=y		# is not on for everything
 	ko=$objs/kvmm.ko
 	if [[ $coverage ]]; then
 		export GCOV_PROFILE=y
@@ -87,7 +88,7 @@ if [[ -z $ko ]]; then
 	vm+=(--file "$top/kmod/abi:/t/docs" --env KVMM_ABI_DOCS=/t/docs
 		--env KVMM_KO=/t/kvmm.ko)
 fi
-unset ARCH GCOV_PROFILE KCFLAGS
+unset ARCH GCOV_PROFILE KCFLAGS UBSAN_SANITIZE
 
 tests=()
 for p in "${progs[@]}"; do

@@ -27,6 +27,7 @@ cp "$here/bugmod"/* "$work/"
 (
 	unset MAKEFLAGS MAKELEVEL MFLAGS CC O B V
 	[[ $arch != um ]] || export ARCH=um
+	export UBSAN_SANITIZE=y
 	make -s -C "$(kernel --print kdir)" M="$work" modules
 ) >"$work/make.log" 2>&1 || { cat "$work/make.log" >&2; exit 2; }
 
