@@ -56,9 +56,7 @@ vm=(--image "$(kernel --print kernel)" --modules "$(kernel --print modules)"
 append='kasan_multi_shot'
 case $arch in
 um)
-	# Without redzones around the module's variables: UML without KASAN_VMALLOC
-	# keeps them when the module goes, and what comes there next trips over them.
-	export ARCH=um KCFLAGS='--param asan-globals=0'
+	export ARCH=um
 	# UML walks the mappings without their lock in force_flush_all(); RCU's checks
 	# tell, twice at boot.
 	vm+=(--uml --mem 2G --allow 'lib/maple_tree[.]c:[0-9]+ suspicious rcu') ;;
@@ -88,7 +86,7 @@ if [[ -z $ko ]]; then
 	vm+=(--file "$top/kmod/abi:/t/docs" --env KVMM_ABI_DOCS=/t/docs
 		--env KVMM_KO=/t/kvmm.ko)
 fi
-unset ARCH GCOV_PROFILE KCFLAGS UBSAN_SANITIZE
+unset ARCH GCOV_PROFILE UBSAN_SANITIZE
 
 tests=()
 for p in "${progs[@]}"; do
