@@ -105,12 +105,6 @@ static inline bool block_busy(const struct kvmm_block *b)
 	return b->state == KVMM_WRITING || b->state == KVMM_READING;
 }
 
-static inline bool block_in_memory(const struct kvmm_block *b)
-{
-	return b->state == KVMM_RESIDENT || b->state == KVMM_WRITING ||
-	       b->state == KVMM_CLEAN;
-}
-
 /* Can't be a victim. */
 static inline bool block_in_use(const struct kvmm_block *b)
 {
