@@ -287,8 +287,11 @@ int kvmm_do_swap_attach(struct kvmm_client *client, struct file *file,
 	struct kvmm_area *area;
 	int ret;
 
-	if (a->flags & ~KVMM_SWAP_NO_CHECKSUM || !pool->core.cfg.nr_slots)
+	if (a->flags & ~KVMM_SWAP_NO_CHECKSUM || !pool->core.cfg.nr_slots ||
+	    a->__reserved)
 		return -EINVAL;
+	if (a->timeout_ms)
+		return -EOPNOTSUPP;
 	if (!kvmm_pool_owned(pool))
 		return -EPERM;
 

@@ -119,8 +119,12 @@ static int kvmm_check_name(const char *name)
 
 static int kvmm_check_create(const struct kvmm_pool_create *a)
 {
-	if (a->flags & ~KVMM_POOL_MANUAL_CLOCK || a->__reserved)
+	if (a->flags & ~KVMM_POOL_MANUAL_CLOCK || a->__reserved ||
+	    a->__reserved2)
 		return -EINVAL;
+	if (a->nodes || a->nr_elastic || a->chunk_frames || a->clean_low ||
+	    a->clean_high)
+		return -EOPNOTSUPP;
 	if (a->mode & ~0777)
 		return -EINVAL;
 	if (a->policy >= 64)

@@ -264,7 +264,7 @@ int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg)
 	int ret;
 
 	a->done = 0;
-	if (a->flags || a->__reserved || !a->count ||
+	if (a->flags || a->workers || !a->count ||
 	    end > pool->core.cfg.nr_frames)
 		return -EINVAL;
 

@@ -119,7 +119,7 @@ TEST_F(abi, unknown_commands)
 				    &self->arg));
 	EXPECT_EQ(-ENOTTY, kt_ioctl(fd, _IO(KVMM_IOCTL_TYPE, 0x0f),
 				    &self->arg));
-	EXPECT_EQ(-ENOTTY, kt_ioctl(fd, _IO(KVMM_IOCTL_TYPE, 0x1e),
+	EXPECT_EQ(-ENOTTY, kt_ioctl(fd, _IO(KVMM_IOCTL_TYPE, 0x7e),
 				    &self->arg));
 	EXPECT_EQ(-ENOTTY, kt_ioctl(fd, _IO(KVMM_IOCTL_TYPE, 0xff),
 				    &self->arg));

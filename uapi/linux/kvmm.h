@@ -59,6 +59,7 @@
  * -ENOMEM        no memory, or a limit on it
  * -EIO           the area could not be written
  * -EINTR         a signal ended the wait; what was done is in @done
+ * -ECANCELED     someone asked for it to end: KVMM_POPULATE_CANCEL
  * =============  ============================================================
  */
 
@@ -77,6 +78,10 @@
 #define KVMM_MAX_POOLS		256		/* pools of one node */
 #define KVMM_MAX_WAIT_MS	60000		/* longest bounded wait */
 #define KVMM_MAX_QUARANTINE_MS	600000
+#define KVMM_MAX_IO_TIMEOUT_MS	600000		/* longest I/O deadline */
+#define KVMM_MAX_EVENTS		4096		/* events a client may queue */
+#define KVMM_MAX_WORKERS	64		/* workers of one populate */
+#define KVMM_MAX_EXPORTS	1024		/* dma-bufs of one pool */
 
 #define KVMM_NO_FRAME		0xffffffffU	/* kvmm_block_ref.frame */
 #define KVMM_NO_SLOT		0xffffffffU
@@ -84,6 +89,13 @@
 /* Feature bits of kvmm_info.features. */
 #define KVMM_FEATURE_URING	(1ULL << 0)	/* io_uring commands */
 #define KVMM_FEATURE_CHECKSUM	(1ULL << 1)	/* CRC32C of swapped data */
+#define KVMM_FEATURE_ELASTIC	(1ULL << 2)	/* frames given back, leases */
+#define KVMM_FEATURE_EVENTS	(1ULL << 3)	/* KVMM_EVENTS, read, poll */
+#define KVMM_FEATURE_EXPORT	(1ULL << 4)	/* KVMM_EXPORT */
+#define KVMM_FEATURE_WRITEBACK	(1ULL << 5)	/* clean_low, clean_high */
+#define KVMM_FEATURE_NUMA	(1ULL << 6)	/* nodes */
+#define KVMM_FEATURE_DEADLINE	(1ULL << 7)	/* I/O has a deadline */
+#define KVMM_FEATURE_WORKERS	(1ULL << 8)	/* KVMM_POPULATE_ASYNC */
 
 /**
  * enum kvmm_state - state of a block
@@ -176,11 +188,12 @@ struct kvmm_info {
 
 /* kvmm_pool_create.flags */
 #define KVMM_POOL_MANUAL_CLOCK	(1U << 0)	/* time moves by KVMM_POOL_CLOCK */
+#define KVMM_POOL_NODES_PREFER	(1U << 1)	/* @nodes where they have room */
 
 /**
  * struct kvmm_pool_create - make a pool and bind to it (KVMM_POOL_CREATE)
  * @size: sizeof(struct kvmm_pool_create)
- * @flags: KVMM_POOL_MANUAL_CLOCK or 0
+ * @flags: KVMM_POOL_MANUAL_CLOCK, KVMM_POOL_NODES_PREFER
  * @name: 1 to 63 bytes of [A-Za-z0-9._-], not starting with '.' or '-'
  * @mode: who may open: permission bits as of a file, 0 to 0777, of which the
  *	r and w bits count (w without r is no access); the owner is the
@@ -195,11 +208,25 @@ struct kvmm_info {
  *	before it is reused, 0 to KVMM_MAX_QUARANTINE_MS
  * @__reserved: 0
  * @arena_size: out: bytes to mmap
+ * @nodes: bit N: memory may come from NUMA node N, below 64; in turns where
+ *	there are several.  Populating fails with -ENOMEM when they are full,
+ *	or with KVMM_POOL_NODES_PREFER goes elsewhere, which is counted
+ *	(kvmm_pool_stat.frames_misplaced).  0: the node of who populates
+ * @nr_elastic: the last frames of the arena, a multiple of @chunk_frames,
+ *	that are given back to the system when it is short of memory, and
+ *	taken again later.  The frames before them, and those of chunks that
+ *	a client holds a lease on, stay
+ * @chunk_frames: frames of a chunk, the unit of leases: a power of two, not
+ *	smaller than a huge page; 0: a default; out: what it is
+ * @clean_low: when less than this share of the frames online, in permille, is
+ *	free or CLEAN, cold blocks are written out in the background; 0: never
+ * @clean_high: ...until this share is, at least @clean_low, at most 1000
+ * @__reserved2: 0
  *
  * No memory for blocks is taken yet: see KVMM_POPULATE.  The client must have
  * been opened for reading and writing.
- * Errors: -EINVAL, -EEXIST, -ENAMETOOLONG, -EISCONN, -EACCES, -EOPNOTSUPP
- * (policy), -EUSERS, -ENOMEM.
+ * Errors: -EINVAL, -EEXIST, -ENAMETOOLONG, -EISCONN, -EACCES, -EPERM (may not
+ * make pools), -EOPNOTSUPP (policy), -EUSERS, -ENOMEM.
  */
 struct kvmm_pool_create {
 	__u32 size;
@@ -214,6 +241,12 @@ struct kvmm_pool_create {
 	__u32 quarantine_ms;
 	__u32 __reserved;
 	__aligned_u64 arena_size;
+	__aligned_u64 nodes;
+	__u32 nr_elastic;
+	__u32 chunk_frames;
+	__u16 clean_low;
+	__u16 clean_high;
+	__u32 __reserved2;
 };
 
 /* kvmm_pool_open.flags */
@@ -229,6 +262,8 @@ struct kvmm_pool_create {
  * @nr_slots: out: the most slots an area may bring
  * @policy: out: enum kvmm_policy
  * @arena_size: out: bytes to mmap
+ * @nr_elastic: out: frames at the end of the arena that may be given back
+ * @chunk_frames: out: frames of a chunk
  *
  * A read-only client may look up, pin, unpin, touch, query, swap in and list,
  * and maps the arena PROT_READ only.
@@ -243,6 +278,8 @@ struct kvmm_pool_open {
 	__u32 nr_slots;
 	__u32 policy;
 	__aligned_u64 arena_size;
+	__u32 nr_elastic;
+	__u32 chunk_frames;
 };
 
 /* kvmm_pool_destroy.flags */
@@ -381,6 +418,21 @@ struct kvmm_pool_clock {
  * @requests: requests whose end was told
  * @output_tokens: their output tokens
  * @clients_dead: clients that went with pins or unpublished blocks
+ * @nr_elastic: frames that may be given back
+ * @chunk_frames: frames of a chunk
+ * @frames_poisoned: frames taken out of use for a memory error
+ * @frames_misplaced: frames online whose memory is not on a node asked for
+ * @frames_populating: frames that populates in progress still have to do
+ * @chunks_leased: chunks that clients hold leases on
+ * @chunks_wanted: of those, asked back
+ * @given_back: frames given back to the system
+ * @taken_again: frames that had been given back and got memory again
+ * @shrinks: times the system was given memory when it asked
+ * @clean_outs: blocks written in the background
+ * @io_timeouts: blocks whose I/O did not end by its deadline
+ * @events: events queued for clients
+ * @events_lost: events a client had no room for
+ * @exports: dma-bufs that exist
  */
 struct kvmm_pool_stat {
 	__u32 size;
@@ -423,22 +475,47 @@ struct kvmm_pool_stat {
 	__aligned_u64 requests;
 	__aligned_u64 output_tokens;
 	__aligned_u64 clients_dead;
+	__u32 nr_elastic;
+	__u32 chunk_frames;
+	__aligned_u64 frames_poisoned;
+	__aligned_u64 frames_misplaced;
+	__aligned_u64 frames_populating;
+	__aligned_u64 chunks_leased;
+	__aligned_u64 chunks_wanted;
+	__aligned_u64 given_back;
+	__aligned_u64 taken_again;
+	__aligned_u64 shrinks;
+	__aligned_u64 clean_outs;
+	__aligned_u64 io_timeouts;
+	__aligned_u64 events;
+	__aligned_u64 events_lost;
+	__aligned_u64 exports;
 };
+
+/* kvmm_populate.flags */
+#define KVMM_POPULATE_ASYNC	(1U << 0)	/* by workers, don't wait */
+#define KVMM_POPULATE_CANCEL	(1U << 1)	/* end all that are in progress */
 
 /**
  * struct kvmm_populate - give frames their memory (KVMM_POPULATE); writers
  * @size: sizeof(struct kvmm_populate)
- * @flags: 0
+ * @flags: KVMM_POPULATE_ASYNC, or KVMM_POPULATE_CANCEL alone (with @first and
+ *	@count 0), or 0
  * @first: first frame of the range
  * @count: frames, at least 1; the range must lie in the arena
  * @done: out: frames that are online in the range from @first on, without a
  *	gap; also when the call fails
- * @__reserved: 0
+ * @workers: with KVMM_POPULATE_ASYNC: how many kernel threads do it, at most
+ *	KVMM_MAX_WORKERS; 0: as many as the nodes have CPUs, at most 16; else 0
  *
  * Frames that are online already are passed over.  Memory is zeroed, charged
- * to the caller's memory cgroup and comes in whole huge pages where it can.
- * May be called by several threads at once on ranges of their own.
- * Errors: -EINVAL, -ENOMEM, -EINTR, -EACCES.
+ * to the memory cgroup that the pool's creator was in, and comes in whole huge
+ * pages where it can.  May be called by several threads at once on ranges of
+ * their own.  KVMM_POPULATE_ASYNC returns at once; KVMM_EVENT_POPULATED tells
+ * of the end.  KVMM_POPULATE_CANCEL returns when all that was in progress, of
+ * this pool, has ended (-ECANCELED); what is online stays.
+ * Errors: -EINVAL, -ENOMEM, -EINTR, -EACCES, -ECANCELED, -EBUSY (async: there
+ * is one in progress).
  */
 struct kvmm_populate {
 	__u32 size;
@@ -446,7 +523,7 @@ struct kvmm_populate {
 	__u32 first;
 	__u32 count;
 	__u32 done;
-	__u32 __reserved;
+	__u32 workers;
 };
 
 /* kvmm_swap_attach.flags */
@@ -463,6 +540,10 @@ struct kvmm_populate {
  * @nr_slots: slots to use, 0: as many as fit and the pool allows;
  *	out: slots in use
  * @offset: where in the file the area starts, a multiple of block_size
+ * @timeout_ms: deadline of one block's I/O, 1 to KVMM_MAX_IO_TIMEOUT_MS; 0: a
+ *	default of 30 s.  A read that passes it is a miss for who waits; a
+ *	write that does leaves its block in memory; either sets degraded
+ * @__reserved: 0
  *
  * The area's content is overwritten.  Allocate and write the file in advance:
  * a sparse file works but each first write of a slot is slower, and a full
@@ -477,6 +558,8 @@ struct kvmm_swap_attach {
 	__s32 fd;
 	__u32 nr_slots;
 	__aligned_u64 offset;
+	__u32 timeout_ms;
+	__u32 __reserved;
 };
 
 /* kvmm_swap_detach.flags */
@@ -756,6 +839,136 @@ struct kvmm_reclaim {
 	__u32 purged;
 };
 
+/* kvmm_lease.flags */
+#define KVMM_LEASE_END		(1U << 0)	/* give leases up */
+
+/**
+ * struct kvmm_lease - say which chunks a device has registered (KVMM_LEASE);
+ * any bound client
+ * @size: sizeof(struct kvmm_lease)
+ * @flags: KVMM_LEASE_END or 0
+ * @first: first chunk
+ * @count: chunks, at least 1; the range must lie in the arena
+ * @done: out: chunks that are as asked for now, from @first on, without a gap
+ * @__reserved: 0
+ *
+ * Take a lease before memory of a chunk is registered with a GPU driver,
+ * io_uring or RDMA, and end it after unregistering: memory that is given back
+ * while registered would be two memories, one for the device and one for the
+ * CPU.  A chunk under a lease is never given back.  When the system is short,
+ * its holders get KVMM_EVENT_CHUNK_WANTED and are asked to unregister it and
+ * end the lease.  A client has at most one lease on a chunk; asking again, or
+ * ending what is not there, is fine.  Leases end with the client.
+ * Errors: -EINVAL, -EBUSY (a chunk is on its way out: ask again later),
+ * -ENOMEM.
+ */
+struct kvmm_lease {
+	__u32 size;
+	__u32 flags;
+	__u32 first;
+	__u32 count;
+	__u32 done;
+	__u32 __reserved;
+};
+
+/**
+ * enum kvmm_event_type - what a client can be told of
+ * @KVMM_EVENT_LOST: @value events had no room; never masked
+ * @KVMM_EVENT_PRESSURE: the system wants memory: @value frames of this pool
+ * @KVMM_EVENT_CHUNK_WANTED: chunk @value, on which the client has a lease
+ * @KVMM_EVENT_EVICTED: a block lost its frame; it is in its slot
+ * @KVMM_EVENT_PURGED: a published block is lost: no slot, expired, or its data
+ *	could not be read
+ * @KVMM_EVENT_DEGRADED: the area failed, @value is the errno
+ * @KVMM_EVENT_POPULATED: a populate by workers ended; @value frames are online,
+ *	@flags is 0 or the errno it ended with
+ * @KVMM_EVENT_GIVEN_BACK: @value frames were given back to the system
+ * @KVMM_NR_EVENTS: number of types
+ */
+enum kvmm_event_type {
+	KVMM_EVENT_LOST,
+	KVMM_EVENT_PRESSURE,
+	KVMM_EVENT_CHUNK_WANTED,
+	KVMM_EVENT_EVICTED,
+	KVMM_EVENT_PURGED,
+	KVMM_EVENT_DEGRADED,
+	KVMM_EVENT_POPULATED,
+	KVMM_EVENT_GIVEN_BACK,
+	KVMM_NR_EVENTS,
+};
+
+/**
+ * struct kvmm_event - what read() on a client returns, any number of them
+ * @type: enum kvmm_event_type
+ * @flags: as the type says, else 0
+ * @time_ms: when, in the pool's time
+ * @handle: the block, or 0
+ * @value: as the type says
+ * @key: the block's key, or zero
+ */
+struct kvmm_event {
+	__u32 type;
+	__u32 flags;
+	__aligned_u64 time_ms;
+	__aligned_u64 handle;
+	__aligned_u64 value;
+	__u8 key[KVMM_KEY_LEN];
+};
+
+/**
+ * struct kvmm_events - choose what to be told of (KVMM_EVENTS); any bound
+ * client
+ * @size: sizeof(struct kvmm_events)
+ * @flags: 0
+ * @mask: bit N: enum kvmm_event_type N; 0: nothing more
+ * @count: events the queue has room for, 1 to KVMM_MAX_EVENTS; 0: 256
+ * @__reserved: 0
+ *
+ * Replaces the choice made before, and empties the queue.  read() takes whole
+ * events, as many as there are and fit (-EINVAL: not even one fits; -ENOTCONN:
+ * nothing was chosen); it waits for the first one unless O_NONBLOCK is set.
+ * poll() has POLLIN while there are events, and POLLHUP when the pool was
+ * destroyed; read() is then 0.  What finds the queue full is counted, and told
+ * as KVMM_EVENT_LOST once there is room.
+ * Errors: -EINVAL, -ENOMEM.
+ */
+struct kvmm_events {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 mask;
+	__u32 count;
+	__u32 __reserved;
+};
+
+/* kvmm_export.flags */
+#define KVMM_EXPORT_RDONLY	(1U << 0)	/* the buffer can't be written */
+
+/**
+ * struct kvmm_export - memory of frames as a dma-buf (KVMM_EXPORT); any bound
+ * client, read-only ones with KVMM_EXPORT_RDONLY
+ * @size: sizeof(struct kvmm_export)
+ * @flags: KVMM_EXPORT_RDONLY or 0
+ * @first: first frame
+ * @count: frames, at least 1; all of them must be online
+ * @fd: out: the dma-buf, with O_CLOEXEC
+ * @__reserved: 0
+ *
+ * For DRM (PRIME) and RDMA.  The frames keep their memory until the last
+ * reference to the dma-buf is gone, also when the pool is destroyed before;
+ * what is in them is stable only for blocks that are pinned, as in a mapping.
+ * Errors: -EINVAL, -EAGAIN (a frame is not online), -EBUSY (a chunk is on its
+ * way out), -EACCES, -EMFILE, -EUSERS (too many), -ENOMEM, -EOPNOTSUPP (the
+ * kernel has no dma-buf).
+ */
+struct kvmm_export {
+	__u32 size;
+	__u32 flags;
+	__u32 first;
+	__u32 count;
+	__s32 fd;
+	__u32 __reserved;
+};
+
 /* kvmm_swap_cmd.flags */
 #define KVMM_SWAP_ONE		(1U << 0)	/* @addr is the handle itself */
 #define KVMM_SWAP_DROP		(1U << 1)	/* out: give up the frame after */
@@ -869,6 +1082,9 @@ struct kvmm_swap {
 #define KVMM_RECLAIM		_IO(KVMM_IOCTL_TYPE, 0x1b) /* kvmm_reclaim */
 #define KVMM_SWAP_OUT		_IO(KVMM_IOCTL_TYPE, 0x1c) /* kvmm_swap */
 #define KVMM_SWAP_IN		_IO(KVMM_IOCTL_TYPE, 0x1d) /* kvmm_swap */
+#define KVMM_LEASE		_IO(KVMM_IOCTL_TYPE, 0x1e) /* kvmm_lease */
+#define KVMM_EVENTS		_IO(KVMM_IOCTL_TYPE, 0x1f) /* kvmm_events */
+#define KVMM_EXPORT		_IO(KVMM_IOCTL_TYPE, 0x20) /* kvmm_export */
 
 /* io_uring: sqe->cmd_op of IORING_OP_URING_CMD, struct kvmm_swap_cmd in cmd. */
 #define KVMM_URING_SWAP_OUT	0x01
