@@ -67,7 +67,7 @@ static int kvmm_arena_open(struct kvmm_pool *pool)
 	sbinfo->max_blocks = 1;
 
 	snprintf(name, sizeof(name), "kvmm:%s", pool->name);
-	file = shmem_file_setup_with_mnt(mnt, name, arena->size, VM_NORESERVE);
+	file = kvmm_shmem_setup(mnt, name, arena->size);
 	if (IS_ERR(file)) {
 		mntput(mnt);
 		return PTR_ERR(file);

@@ -32,8 +32,10 @@ static struct kvmm_uring_pdu *kvmm_uring_pdu(struct io_uring_cmd *ioucmd)
 static void kvmm_uring_post(struct io_uring_cmd *ioucmd,
 			    unsigned int issue_flags)
 {
-	io_uring_cmd_done(ioucmd, kvmm_uring_pdu(ioucmd)->res, 0, issue_flags);
+	kvmm_uring_done(ioucmd, kvmm_uring_pdu(ioucmd)->res, issue_flags);
 }
+
+KVMM_URING_TASK_WORK(kvmm_uring_post_tw, kvmm_uring_post)
 
 static ssize_t kvmm_uring_result(const struct kvmm_cmd *cmd)
 {
@@ -50,7 +52,7 @@ static void kvmm_uring_end(struct kvmm_cmd *cmd)
 
 	kvmm_uring_pdu(ioucmd)->res = kvmm_uring_result(cmd);
 	kfree(u);
-	io_uring_cmd_complete_in_task(ioucmd, kvmm_uring_post);
+	io_uring_cmd_complete_in_task(ioucmd, kvmm_uring_post_tw);
 }
 
 /* All handles are read before the first block is touched. */
@@ -162,7 +164,7 @@ int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags)
 	if (kvmm_cmd_issued(&u->cmd)) {
 		res = kvmm_uring_result(&u->cmd);
 		kfree(u);
-		io_uring_cmd_done(ioucmd, res, 0, issue_flags);
+		kvmm_uring_done(ioucmd, res, issue_flags);
 	}
 	return -EIOCBQUEUED;
 

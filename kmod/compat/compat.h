@@ -9,6 +9,7 @@
 #include <linux/blkdev.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/shmem_fs.h>
 
 #include "compat_config.h"
 
@@ -48,15 +49,57 @@ static inline int kvmm_vfs_mmap(struct file *file, struct vm_area_struct *vma)
 #endif
 }
 
+/** kvmm_shmem_setup() - a file on a tmpfs, its size not accounted for */
+static inline struct file *kvmm_shmem_setup(struct vfsmount *mnt,
+					    const char *name, loff_t size)
+{
+#ifdef KVMM_HAVE_SHMEM_VMA_FLAGS
+	return shmem_file_setup_with_mnt(mnt, name, size,
+					 mk_vma_flags(VMA_NORESERVE_BIT));
+#else
+	return shmem_file_setup_with_mnt(mnt, name, size, VM_NORESERVE);
+#endif
+}
+
 /** kvmm_uring_sqe_cmd() - the command's bytes in the submission entry */
 static inline const void *kvmm_uring_sqe_cmd(const struct io_uring_cmd *ioucmd)
 {
-#ifdef KVMM_HAVE_IO_URING_SQE_CMD
-	return io_uring_sqe_cmd(ioucmd->sqe);
+#ifdef KVMM_HAVE_IO_URING_CMD_SQE
+	return ioucmd->sqe->cmd;
 #else
 	return ioucmd->cmd;
 #endif
 }
+
+/** kvmm_uring_done() - post a command's completion entry */
+static inline void kvmm_uring_done(struct io_uring_cmd *ioucmd, s32 res,
+				   unsigned int issue_flags)
+{
+#ifdef KVMM_HAVE_IO_URING_CMD_DONE3
+	io_uring_cmd_done(ioucmd, res, issue_flags);
+#else
+	io_uring_cmd_done(ioucmd, res, 0, issue_flags);
+#endif
+}
+
+/*
+ * KVMM_URING_TASK_WORK() - define NAME as what io_uring_cmd_complete_in_task()
+ * takes, which calls FN(ioucmd, issue_flags)
+ */
+#ifdef KVMM_HAVE_IO_TW_REQ
+#define KVMM_URING_TASK_WORK(name, fn)					\
+static void name(struct io_tw_req req, io_tw_token_t tw)		\
+{									\
+	fn(io_uring_cmd_from_tw(req),					\
+	   IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);				\
+}
+#else
+#define KVMM_URING_TASK_WORK(name, fn)					\
+static void name(struct io_uring_cmd *ioucmd, unsigned int issue_flags)	\
+{									\
+	fn(ioucmd, issue_flags);					\
+}
+#endif
 
 /** kvmm_bdev_claim() - hold a block device exclusively; ERR_PTR on error */
 static inline void *kvmm_bdev_claim(dev_t dev, void *holder)

@@ -44,13 +44,39 @@ probe IO_URING_CMD_H <<'C'
 #include <linux/module.h>
 C
 
-probe IO_URING_SQE_CMD <<'C'
+probe IO_URING_CMD_SQE <<'C'
 #include <linux/io_uring/cmd.h>
 #include <linux/module.h>
 const void *probe(struct io_uring_cmd *cmd);
-const void *probe(struct io_uring_cmd *cmd)
+const void *probe(struct io_uring_cmd *cmd) { return cmd->sqe->cmd; }
+C
+
+probe IO_URING_CMD_DONE3 <<'C'
+#include <linux/io_uring/cmd.h>
+#include <linux/module.h>
+void probe(struct io_uring_cmd *cmd);
+void probe(struct io_uring_cmd *cmd) { io_uring_cmd_done(cmd, 0, 0); }
+C
+
+probe IO_TW_REQ <<'C'
+#include <linux/io_uring/cmd.h>
+#include <linux/module.h>
+struct io_uring_cmd *probe(struct io_tw_req req);
+struct io_uring_cmd *probe(struct io_tw_req req)
 {
-	return io_uring_sqe_cmd(cmd->sqe);
+	return io_uring_cmd_from_tw(req);
+}
+C
+
+probe SHMEM_VMA_FLAGS <<'C'
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/shmem_fs.h>
+struct file *probe(struct vfsmount *mnt);
+struct file *probe(struct vfsmount *mnt)
+{
+	return shmem_file_setup_with_mnt(mnt, "", 0,
+					 mk_vma_flags(VMA_NORESERVE_BIT));
 }
 C
 
