@@ -9,9 +9,13 @@ usage()
 	cat <<'USAGE'
 usage: kmod-build.sh --version V --build DIR [--kernel SERIES] [--kdir KDIR]
                      [--output FILE] [--check]
+       kmod-build.sh --version V --build DIR --suite SUITE [--output FILE]
 Builds DIR/kmod-RELEASE/kvmm.ko and copies it to FILE. Without --kdir, Debian's
 kernel of that series is fetched. --check builds in DIR/kmod-RELEASE-check with
-W=1 and sparse, and fails if either says anything.
+W=1 and sparse, and fails if either says anything. --suite builds for the kernel
+of another Debian release, by its own compiler; see tools/dist/build-in-suite.sh.
+What the kernel's build says goes to DIR/kmod-RELEASE/log, and to stderr when it
+fails or warns; with V=1 all of it is shown.
 USAGE
 }
 
@@ -21,10 +25,12 @@ series=6.1
 kdir=
 output=
 check=
+suite=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--version) version=$2; shift ;;
 	--build) build=$2; shift ;;
+	--suite) suite=$2; shift ;;
 	--kernel) series=$2; shift ;;
 	--kdir) kdir=$2; shift ;;
 	--output) output=$2; shift ;;
@@ -38,22 +44,29 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$build"
 build=$(cd "$build" && pwd)
 
-if [ -z "$kdir" ]; then
+if [ -n "$suite" ]; then
+	kdir=
+elif [ -z "$kdir" ]; then
 	fetch=$top/tools/dist/fetch-kernel.sh
 	"$fetch" --build "$build" --kernel "$series" headers
 	kdir=$("$fetch" --build "$build" --kernel "$series" --print kdir)
 fi
-if ! [ -e "$kdir/Makefile" ]; then
+if [ -z "$suite" ] && ! [ -e "$kdir/Makefile" ]; then
 	echo "kmod-build: no kernel headers in $kdir" >&2
 	exit 1
 fi
 
 # The environment of a calling make is not meant for the kernel's.
+verbose=${V-}
 unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES VARIANT CFLAGS CPPFLAGS LDFLAGS
 unset CC O B V
 
-release=$(sed -n 's/^#define UTS_RELEASE "\(.*\)"$/\1/p' \
-	"$kdir/include/generated/utsrelease.h")
+if [ -n "$suite" ]; then
+	release=$suite
+else
+	release=$(sed -n 's/^#define UTS_RELEASE "\(.*\)"$/\1/p' \
+		"$kdir/include/generated/utsrelease.h")
+fi
 dir=$build/kmod-$release$check
 
 # One at a time: a second make may ask for the same.
@@ -71,9 +84,32 @@ link()
 }
 cd "$top"
 for f in Kbuild kmod/*.c kmod/*.h kmod/core/*.c kmod/core/*.h kmod/compat/*.h \
-	uapi/linux/*.h; do
+	kmod/compat/*.sh uapi/linux/*.h; do
 	link "$f"
 done
+
+log=$dir/log
+# Runs it into the log, of which only what is wrong is shown.
+build()
+{
+	if [ "$verbose" = 1 ]; then
+		"$@"
+		return
+	fi
+	"$@" >"$log" 2>&1 || {
+		cat "$log" >&2
+		return 1
+	}
+	grep -A 8 -E '(warning|WARNING):' "$log" >&2 || :
+}
+
+if [ -n "$suite" ]; then
+	build "$top/tools/dist/build-in-suite.sh" --build "$build" \
+		--output "$dir/out" "$suite" "$dir" KVMM_VERSION="$version"
+	echo "kmod-build: kvmm.ko for Debian $suite"
+	[ -z "$output" ] || cp "$dir/out/kvmm.ko" "$output"
+	exit 0
+fi
 
 # What the kernel offers changes with it, and with the questions.
 probe=$top/kmod/compat/probe.sh
@@ -85,7 +121,6 @@ fi
 
 set -- make -C "$kdir" M="$dir" KVMM_VERSION="$version" -j2 modules
 if [ -n "$check" ]; then
-	log=$dir/log
 	rm -f "$dir"/kmod/*.o "$dir"/kmod/core/*.o
 	"$@" W=1 C=2 >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 	# BTF needs vmlinux, which headers lack; that is not about us.
@@ -96,5 +131,6 @@ if [ -n "$check" ]; then
 	echo "kmod-build: $release: W=1 and sparse have nothing to say"
 	exit 0
 fi
-"$@"
+build "$@"
+echo "kmod-build: kvmm.ko for $release"
 [ -z "$output" ] || cp "$dir/kvmm.ko" "$output"
