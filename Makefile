@@ -116,6 +116,8 @@ help:
 	@echo 'demo-vm    the same on kvmm.ko in a virtual machine'
 	@echo 'check      every test; installs what is missing'
 	@echo 'check-vm   only the tests of the kernel module'
+	@echo 'check-kernels  those on 6.1, 6.12 and 7.2'
+	@echo 'check-debug    those on kernels with KASAN, lockdep and kmemleak'
 	@echo 'bench      swap against fio, and the core'
 	@echo 'style      checkpatch, sparse, W=1, kernel-doc, -fanalyzer'
 	@echo 'install    library, header, tools; PREFIX and DESTDIR'

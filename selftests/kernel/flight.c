@@ -417,9 +417,15 @@ TEST_F(flight, reset)
 	kt_ring_exit(&self->r);
 }
 
-/* A ring that polls for completions can't carry these commands. */
+/*
+ * A ring that polls for completions: older kernels refuse these commands there,
+ * newer ones complete them as elsewhere, and a wait that has nothing to poll
+ * returns at once.
+ */
 TEST_F(flight, iopoll)
 {
+	enum kvmm_state then = KVMM_RESIDENT;
+	uint64_t start = kt_now_ms();
 	struct kt_ring r;
 	int ret;
 
@@ -428,12 +434,19 @@ TEST_F(flight, iopoll)
 	ASSERT_EQ(0, kt_ring_one(&r, KVMM_URING_SWAP_OUT,
 				 self->refs[0].handle, 0, 0));
 	ret = kt_ring_submit(&r);
+	if (ret == 1) {
+		do {
+			kt_sleep_ms(1);
+			ret = kt_ring_wait(&r, NULL);
+		} while (ret == -ETIME && kt_now_ms() - start < 30000);
+	}
 	if (ret == 1)
-		ret = kt_ring_wait(&r, NULL);
-	EXPECT_EQ(-EOPNOTSUPP, ret);
+		then = KVMM_CLEAN;
+	else
+		EXPECT_EQ(-EOPNOTSUPP, ret);
 	kt_ring_exit(&r);
 	kt_ring_exit(&self->r);
-	EXPECT_EQ(KVMM_RESIDENT, kt_query1(&self->t, self->refs[0].handle));
+	EXPECT_EQ(then, kt_query1(&self->t, self->refs[0].handle));
 }
 
 KT_MAIN
