@@ -82,15 +82,18 @@ void block_kill(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 	switch (why) {
 	case KVMM_END_EXPIRED:
 		c->stat.expired++;
+		block_note(c, b, i, KVMM_NOTE_EXPIRED);
 		break;
 	case KVMM_END_DROPPED:
 		c->stat.dropped++;
 		break;
 	case KVMM_END_PURGED:
 		c->stat.purged++;
+		block_note(c, b, i, KVMM_NOTE_PURGED);
 		break;
 	case KVMM_END_SLOT:
 		c->stat.slots_evicted++;
+		block_note(c, b, i, KVMM_NOTE_SLOT);
 		break;
 	case KVMM_END_LOST:
 		break;
@@ -134,6 +137,7 @@ void block_drop_frame(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 {
 	u32 slot = b->slot;
 
+	block_note(c, b, i, KVMM_NOTE_EVICTED);
 	lru_del(c, b, i);
 	slot_unlink(c, &c->slots_clean, slot);
 	block_set_state(c, b, KVMM_SWAPPED);
@@ -143,8 +147,9 @@ void block_drop_frame(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 	c->stat.evicted++;
 }
 
-void block_evicted(struct kvmm_core *c, struct kvmm_block *b)
+void block_evicted(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 {
+	block_note(c, b, i, KVMM_NOTE_EVICTED);
 	/*
 	 * Its slot stays where it was put when the write began: the order must
 	 * not depend on which write ends first.

@@ -200,6 +200,24 @@ struct kvmm_table {
 };
 
 /**
+ * enum kvmm_core_note - what the host is told of a published block
+ * @KVMM_NOTE_EVICTED: it lost its frame; its data is in its slot
+ * @KVMM_NOTE_PURGED: it is lost to make room: it was not in a slot
+ * @KVMM_NOTE_SLOT: it is lost with its slot: to another block, or to a detach
+ * @KVMM_NOTE_EXPIRED: its time ran out
+ * @KVMM_NOTE_UNREADABLE: its data could not be read back
+ *
+ * What clients drop, and what a reset ends, is not told.
+ */
+enum kvmm_core_note {
+	KVMM_NOTE_EVICTED,
+	KVMM_NOTE_PURGED,
+	KVMM_NOTE_SLOT,
+	KVMM_NOTE_EXPIRED,
+	KVMM_NOTE_UNREADABLE,
+};
+
+/**
  * struct kvmm_core_config - what a pool is made of
  * @nr_frames: frames, at least 1
  * @nr_slots: the most slots
@@ -210,7 +228,10 @@ struct kvmm_table {
  * @secret: random, keys are hashed with it
  * @alloc: returns zeroed memory of at most 16 MiB, or NULL
  * @free: takes it back; @bytes as allocated
- * @ctx: argument of the two
+ * @note: tells what happens to block @b, which still has what it is about to
+ *	lose; called in the middle of calls that change blocks, so it must not
+ *	call the core; NULL: nobody wants to know
+ * @ctx: argument of the three
  */
 struct kvmm_core_config {
 	u32 nr_frames;
@@ -222,6 +243,8 @@ struct kvmm_core_config {
 	u64 secret[2];
 	void *(*alloc)(void *ctx, size_t bytes);
 	void (*free)(void *ctx, void *mem, size_t bytes);
+	void (*note)(void *ctx, enum kvmm_core_note what, u64 handle,
+		     const struct kvmm_block *b);
 	void *ctx;
 };
 

@@ -121,6 +121,15 @@ static inline bool area_usable(const struct kvmm_core *c)
 	return c->nr_slots && !c->degraded && !c->detaching;
 }
 
+/* The host is told, where it wants to know. */
+static inline void block_note(const struct kvmm_core *c,
+			      const struct kvmm_block *b, u32 i,
+			      enum kvmm_core_note what)
+{
+	if (c->cfg.note)
+		c->cfg.note(c->cfg.ctx, what, handle_of(b, i), b);
+}
+
 /* Why a block goes; each has its counter. */
 enum kvmm_end {
 	KVMM_END_EXPIRED,
@@ -141,7 +150,7 @@ void block_kill(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 /* A CLEAN unpinned block gives up its frame. */
 void block_drop_frame(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 /* A block that was to leave is written: it gives up its frame. */
-void block_evicted(struct kvmm_core *c, struct kvmm_block *b);
+void block_evicted(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 /* A WRITING block that was to leave is wanted again. */
 void block_stop_evicting(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 int block_get_live(struct kvmm_core *c, u64 handle, u64 now,

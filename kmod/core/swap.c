@@ -219,7 +219,7 @@ void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc)
 	c->stat.swap_out_bytes += b->length;
 	block_set_state(c, b, KVMM_CLEAN);
 	if (b->flags & KVMM_B_EVICTING)
-		block_evicted(c, b);
+		block_evicted(c, b, i);
 	else
 		block_settle(c, b, i);
 }
@@ -246,6 +246,9 @@ void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err)
 		c->stat.checksum_errors++;
 	else
 		c->stat.read_errors++;
+	/* A doomed one was lost before. */
+	if (!(b->flags & KVMM_B_DOOMED))
+		block_note(c, b, i, KVMM_NOTE_UNREADABLE);
 	hold_drop_all(c, b, i);
 	block_free(c, b, i, false, 0);
 }

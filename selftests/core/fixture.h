@@ -111,6 +111,7 @@ extern const struct fx_tests client_tests;
 extern const struct fx_tests index_tests;
 extern const struct fx_tests detach_tests;
 extern const struct fx_tests state_tests;
+extern const struct fx_tests note_tests;
 
 #define FX_TESTS(name, array)						\
 	const struct fx_tests name = {					\

@@ -39,8 +39,63 @@ u64 sim_id(const u8 *key)
 	return id;
 }
 
+/* Told in one command; a block may be evicted, and then lost. */
+struct notes {
+	u32 n;
+	struct {
+		u64 handle;
+		enum kvmm_core_note what;
+	} at[2 * SIM_BLOCKS];
+};
+
+/* Not in struct sim: they don't outlive a command. */
+static struct notes told, due;
+
+static void add_note(struct notes *notes, u64 handle, enum kvmm_core_note what)
+{
+	if (notes->n == 2 * SIM_BLOCKS)
+		__builtin_trap();
+	notes->at[notes->n].handle = handle;
+	notes->at[notes->n++].what = what;
+}
+
+void m_note(const struct m_block *b, enum kvmm_core_note what)
+{
+	add_note(&due, b->handle, what);
+}
+
+static void sim_note(void *ctx, enum kvmm_core_note what, u64 handle,
+		     const struct kvmm_block *b)
+{
+	const struct sim *s = ctx;
+
+	/* it is called before the block loses anything */
+	sim_assert(s, (u32)handle < SIM_BLOCKS && handle >> 32 == b->gen);
+	sim_assert(s, b->flags & KVMM_B_KEYED);
+	sim_assert(s, !(b->flags & KVMM_B_DOOMED));
+	if (what == KVMM_NOTE_EVICTED)
+		sim_assert(s, b->frame < s->nr_frames && b->slot < s->nr_slots);
+	if (what == KVMM_NOTE_SLOT)
+		sim_assert(s, b->slot < s->nr_slots);
+	add_note(&told, handle, what);
+}
+
+void sim_compare_notes(struct sim *s)
+{
+	u32 k;
+
+	sim_assert(s, told.n == due.n);
+	for (k = 0; k < told.n; k++) {
+		sim_assert(s, told.at[k].handle == due.at[k].handle);
+		sim_assert(s, told.at[k].what == due.at[k].what);
+	}
+	told.n = 0;
+	due.n = 0;
+}
+
 void sim_open(struct sim *s, const struct kvmm_core_config *cfg)
 {
+	struct kvmm_core_config mine = *cfg;
 	u32 i;
 	int err;
 
@@ -52,7 +107,9 @@ void sim_open(struct sim *s, const struct kvmm_core_config *cfg)
 	s->quarantine_ms = cfg->quarantine_ms;
 	for (i = 0; i < SIM_SLOTS; i++)
 		s->owner[i] = KVMM_NONE;
-	err = kvmm_core_init(&s->c, cfg);
+	mine.note = sim_note;
+	mine.ctx = s;
+	err = kvmm_core_init(&s->c, &mine);
 	sim_assert(s, !err);
 	sim_compare_all(s);
 }
@@ -171,6 +228,12 @@ void m_settle(struct sim *s, struct m_block *b)
 void m_kill(struct sim *s, struct m_block *b, __u64 *counter)
 {
 	(*counter)++;
+	if (counter == &s->st.expired)
+		m_note(b, KVMM_NOTE_EXPIRED);
+	else if (counter == &s->st.purged)
+		m_note(b, KVMM_NOTE_PURGED);
+	else if (counter == &s->st.slots_evicted)
+		m_note(b, KVMM_NOTE_SLOT);
 	if (b->evicting)
 		m_stop_evicting(s, b);
 	m_remove(&s->mem, index_of(s, b));
@@ -232,6 +295,7 @@ void m_drop_frame(struct sim *s, struct m_block *b)
 {
 	u32 i = index_of(s, b);
 
+	m_note(b, KVMM_NOTE_EVICTED);
 	m_remove(&s->mem, i);
 	if (!m_in(&s->swp, i))
 		m_insert(&s->swp, i, 0);

@@ -136,6 +136,10 @@ void sim_on_failure(const struct sim *s);
 		sim_fail(s, "%s:%d: not so: %s", __FILE__, __LINE__, #cond); \
 } while (0)
 
+/* sim.c: what the core tells its host, and what the model says it has to */
+void m_note(const struct m_block *b, enum kvmm_core_note what);
+void sim_compare_notes(struct sim *s);
+
 /* sim.c: the model's parts */
 void sim_open(struct sim *s, const struct kvmm_core_config *cfg);
 void sim_close(struct sim *s);

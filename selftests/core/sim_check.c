@@ -39,6 +39,7 @@ void sim_compare(struct sim *s)
 	struct kvmm_pool_stat a, b;
 	u32 k;
 
+	sim_compare_notes(s);
 	memset(&a, 0, sizeof(a));
 	kvmm_core_stat(&s->c, &a);
 	gauges(s, &b);

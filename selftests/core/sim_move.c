@@ -199,6 +199,8 @@ static void read_done(struct sim *s, struct m_block *b,
 	if (err) {
 		s->st.checksum_errors += err == -EBADMSG;
 		s->st.read_errors += err != -EBADMSG;
+		if (!b->doomed)
+			m_note(b, KVMM_NOTE_UNREADABLE);
 		for (k = 1; k <= SIM_CLIENTS; k++)
 			while (m_unhold(s, b, k))
 				;
