@@ -15,7 +15,11 @@ int kvmm_open(struct inode *inode, struct file *file)
 	if (!client)
 		return -ENOMEM;
 	mutex_init(&client->lock);
+	INIT_LIST_HEAD(&client->node);
+	kvmm_event_init(&client->events);
 	file->private_data = client;
+	/* Reading events honours IOCB_NOWAIT. */
+	file->f_mode |= FMODE_NOWAIT;
 	return nonseekable_open(inode, file);
 }
 
@@ -47,6 +51,8 @@ int kvmm_client_bind(struct kvmm_client *client, struct kvmm_pool *pool,
 
 	mutex_lock(&pool->lock);
 	client->id = kvmm_core_client_add(&pool->core);
+	if (client->id)
+		list_add_tail(&client->node, &pool->clients);
 	mutex_unlock(&pool->lock);
 	if (!client->id)
 		return -EUSERS;
@@ -69,6 +75,10 @@ static void kvmm_client_unbind(struct kvmm_client *client)
 	struct kvmm_pool *pool = client->pool;
 	bool done;
 
+	mutex_lock(&pool->lock);
+	list_del(&client->node);
+	kvmm_event_unlisten(client);
+	mutex_unlock(&pool->lock);
 	do {
 		mutex_lock(&pool->lock);
 		done = pool->dead ||
@@ -91,6 +101,7 @@ int kvmm_release(struct inode *inode, struct file *file)
 
 	if (client->pool)
 		kvmm_client_unbind(client);
+	kvmm_event_exit(&client->events);
 	mutex_destroy(&client->lock);
 	kfree(client);
 	return 0;

@@ -38,6 +38,7 @@ union kvmm_arg {
 	struct kvmm_hint hint;
 	struct kvmm_reclaim reclaim;
 	struct kvmm_swap swap;
+	struct kvmm_events events;
 };
 
 /**
@@ -99,6 +100,8 @@ static const struct kvmm_ioctl kvmm_ioctls[] = {
 	KVMM_IOCTL(KVMM_RECLAIM, reclaim, 24, KVMM_WRITER, kvmm_do_reclaim),
 	KVMM_IOCTL(KVMM_SWAP_OUT, swap, 32, KVMM_WRITER, kvmm_do_swap_out),
 	KVMM_IOCTL(KVMM_SWAP_IN, swap, 32, KVMM_BOUND, kvmm_do_swap_in),
+	KVMM_IOCTL(KVMM_EVENTS, events, 24, KVMM_BOUND | KVMM_IN,
+		   kvmm_do_events),
 };
 
 static int kvmm_check_client(struct kvmm_client *client, unsigned int needs)
@@ -199,4 +202,6 @@ const struct file_operations kvmm_fops = {
 	.mmap = kvmm_mmap,
 	.get_unmapped_area = kvmm_get_unmapped_area,
 	.uring_cmd = kvmm_uring_cmd,
+	.read_iter = kvmm_event_read,
+	.poll = kvmm_event_poll,
 };

@@ -12,8 +12,13 @@
  *	      kvmm_arena.unit[]
  *	        kvmm_arena.sem
  *	          kvmm_pool.lock
+ *	            kvmm_event_queue.lock
  *
- * All of them are mutexes or semaphores, taken in process context.  Interrupt
+ *	kvmm_event_queue.read
+ *	  kvmm_pool.lock
+ *
+ * All but the innermost, a spinlock, are mutexes or semaphores; all are taken
+ * in process context.  Interrupt
  * context sees only kvmm_pool.done_list.  kvmm_pool.lock is held for at most
  * KVMM_CORE_BATCH entries of the core, never over memory allocation, user
  * memory or I/O.
@@ -32,6 +37,7 @@
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
 #include <linux/sched/signal.h>
+#include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -98,6 +104,12 @@ enum kvmm_pool_state {
  * @nr_inflight: ops in @inflight
  * @io_seq: done calls made; waited for on @wait
  * @wait: woken by done calls and by the end of the pool
+ * @clients: bound clients
+ * @listeners: queues of those that chose to be told of something
+ * @event_mask: what any of them chose
+ * @nr_block_listeners: how many chose what comes by the block
+ * @events: events queued
+ * @events_lost: events that a queue had no room for
  * @done_list: ops whose I/O ended, filled from any context
  * @done_work: makes the done calls; never runs twice at once
  */
@@ -122,7 +134,7 @@ struct kvmm_pool {
 
 	struct mutex area_lock;			/* attach, detach */
 
-	struct mutex lock;			/* all up to @wait */
+	struct mutex lock;			/* all up to @events_lost */
 	struct kvmm_core core;
 	bool dead;
 	u64 now_ms;
@@ -131,9 +143,45 @@ struct kvmm_pool {
 	unsigned int nr_inflight;
 	u64 io_seq;
 	wait_queue_head_t wait;
+	struct list_head clients;
+	struct list_head listeners;
+	u64 event_mask;
+	unsigned int nr_block_listeners;
+	u64 events;
+	u64 events_lost;
 
 	struct llist_head done_list;
 	struct work_struct done_work;
+};
+
+/**
+ * struct kvmm_event_queue - what a client is to be told
+ * @read: readers and KVMM_EVENTS, one at a time
+ * @wait: readers and pollers; woken when @nr rises from 0, when another choice
+ *	is made and when the pool ends
+ * @node: in the pool's listeners; its lock, as for @mask
+ * @mask: bit N: enum kvmm_event_type N was chosen
+ * @lock: protects what follows; inside the pool's lock
+ * @ring: the events; NULL: nothing is chosen.  Changes under @read and the
+ *	pool's lock, too
+ * @size: room in @ring
+ * @tail: where the oldest is; only who holds @read moves it
+ * @nr: how many
+ * @lost: those that found @ring full; not 0 only while it is
+ * @lost_ms: time of the last of them
+ */
+struct kvmm_event_queue {
+	struct mutex read;			/* @tail, over user memory */
+	wait_queue_head_t wait;
+	struct list_head node;
+	u64 mask;
+	spinlock_t lock;			/* all that follows */
+	struct kvmm_event *ring;
+	u32 size;
+	u32 tail;
+	u32 nr;
+	u64 lost;
+	u64 lost_ms;
 };
 
 /**
@@ -141,6 +189,8 @@ struct kvmm_pool {
  * @pool: what it is bound to; set once, with release semantics
  * @id: client id in the core
  * @rdonly: bound read-only
+ * @node: in the pool's clients; its lock
+ * @events: what it is told of
  * @lock: binding; and @buf, over one command
  * @buf: entries of a command on their way between user memory and the core
  */
@@ -148,6 +198,8 @@ struct kvmm_client {
 	struct kvmm_pool *pool;
 	u32 id;
 	bool rdonly;
+	struct list_head node;
+	struct kvmm_event_queue events;
 	struct mutex lock;			/* binding, @buf */
 	union {
 		struct kvmm_block_ref refs[KVMM_CORE_BATCH];
@@ -284,6 +336,26 @@ int kvmm_do_swap_in(struct kvmm_client *client, struct file *file, void *arg);
 
 u32 kvmm_reclaim_start(struct kvmm_pool *pool, u32 want);
 int kvmm_do_reclaim(struct kvmm_client *client, struct file *file, void *arg);
+
+/* ---- event.c ---- */
+
+struct kiocb;
+struct iov_iter;
+struct poll_table_struct;
+
+void kvmm_event_init(struct kvmm_event_queue *q);
+void kvmm_event_exit(struct kvmm_event_queue *q);
+void kvmm_event_unlisten(struct kvmm_client *client);
+void kvmm_event_hangup(struct kvmm_pool *pool);
+/* All three: with the pool's lock held; they take no memory. */
+void kvmm_event_raise(struct kvmm_pool *pool, struct kvmm_event *ev);
+void kvmm_event_pool(struct kvmm_pool *pool, u32 type, u64 value);
+void kvmm_event_client(struct kvmm_client *client, u32 type, u64 value);
+void kvmm_event_note(void *ctx, enum kvmm_core_note what, u64 handle,
+		     const struct kvmm_block *b);
+ssize_t kvmm_event_read(struct kiocb *iocb, struct iov_iter *to);
+__poll_t kvmm_event_poll(struct file *file, struct poll_table_struct *wait);
+int kvmm_do_events(struct kvmm_client *client, struct file *file, void *arg);
 
 /* ---- uring.c ---- */
 

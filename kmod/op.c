@@ -395,11 +395,14 @@ static void kvmm_op_finish(struct kvmm_op *op, struct list_head *ended)
 	struct kvmm_cmd *cmd = op->cmd;
 	struct kvmm_pool *pool = cmd->pool;
 	struct kvmm_op *w, *next;
+	bool degraded = pool->core.degraded;
 	int err = 0;
 
 	if (op->write) {
 		kvmm_core_write_done(&pool->core, op->io.handle, op->err,
 				     op->crc);
+		if (pool->core.degraded && !degraded)
+			kvmm_event_pool(pool, KVMM_EVENT_DEGRADED, -op->err);
 		kvmm_area_end_write(op->area);
 		if (!op->err && kvmm_op_lost_frame(op))
 			cmd->evicted++;

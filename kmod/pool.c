@@ -219,6 +219,8 @@ static struct kvmm_pool *kvmm_pool_make(const struct kvmm_pool_create *a)
 	mutex_init(&pool->lock);
 	hash_init(pool->inflight);
 	init_waitqueue_head(&pool->wait);
+	INIT_LIST_HEAD(&pool->clients);
+	INIT_LIST_HEAD(&pool->listeners);
 	init_llist_head(&pool->done_list);
 	INIT_WORK(&pool->done_work, kvmm_done_work);
 	return pool;
@@ -236,6 +238,8 @@ static int kvmm_pool_init_core(struct kvmm_pool *pool,
 		.block_size = a->block_size,
 		.alloc = kvmm_table_alloc,
 		.free = kvmm_table_free,
+		.note = kvmm_event_note,
+		.ctx = pool,
 	};
 
 	/* Else it is found out when there is no memory left for anyone. */
@@ -373,6 +377,7 @@ static void kvmm_pool_teardown(struct kvmm_pool *pool)
 	mutex_lock(&pool->area_lock);
 	mutex_lock(&pool->lock);
 	WRITE_ONCE(pool->dead, true);
+	kvmm_event_hangup(pool);
 	mutex_unlock(&pool->lock);
 	wake_up_all(&pool->wait);
 	kvmm_swap_drain(pool);

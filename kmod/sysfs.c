@@ -182,6 +182,8 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_U64("requests", requests),
 	KVMM_U64("output_tokens", output_tokens),
 	KVMM_U64("clients_dead", clients_dead),
+	KVMM_U64("events", events),
+	KVMM_U64("events_lost", events_lost),
 };
 
 static struct attribute *kvmm_pool_attrs[ARRAY_SIZE(kvmm_pool_files) + 1];

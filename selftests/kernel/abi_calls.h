@@ -46,6 +46,7 @@ union arg {
 	struct kvmm_hint hint;
 	struct kvmm_reclaim reclaim;
 	struct kvmm_swap swap;
+	struct kvmm_events events;
 	unsigned char bytes[8192];
 };
 
@@ -225,6 +226,8 @@ static const struct call calls[] = {
 	CALL(KVMM_RECLAIM, kvmm_reclaim, .bound = true, .set = set_reclaim),
 	SWAP(KVMM_SWAP_OUT),
 	SWAP(KVMM_SWAP_IN),
+	CALL(KVMM_EVENTS, kvmm_events, .bound = true, .out = false,
+	     .reserved = AT(kvmm_events, __reserved)),
 };
 #pragma GCC diagnostic pop
 

@@ -7,7 +7,7 @@ KT      := selftests/kernel
 KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_nullb kt_ring
 # in the order in which they run: what is simple first, life is the last
 KT_PROG := abi abi_addr pool access limits block order share arena swap area freeze uring flight \
-	kill race sysfs life
+	event kill race sysfs life
 
 KT_BIN  := $(KT_PROG:%=$(O)/$(KT)/%)
 

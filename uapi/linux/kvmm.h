@@ -80,6 +80,7 @@
 #define KVMM_MAX_QUARANTINE_MS	600000
 #define KVMM_MAX_IO_TIMEOUT_MS	600000		/* longest I/O deadline */
 #define KVMM_MAX_EVENTS		4096		/* events a client may queue */
+#define KVMM_MAX_LISTENERS	64		/* clients told of each block */
 #define KVMM_MAX_WORKERS	64		/* workers of one populate */
 #define KVMM_MAX_EXPORTS	1024		/* dma-bufs of one pool */
 
@@ -928,9 +929,12 @@ struct kvmm_event {
  * events, as many as there are and fit (-EINVAL: not even one fits; -ENOTCONN:
  * nothing was chosen); it waits for the first one unless O_NONBLOCK is set.
  * poll() has POLLIN while there are events, and POLLHUP when the pool was
- * destroyed; read() is then 0.  What finds the queue full is counted, and told
- * as KVMM_EVENT_LOST once there is room.
- * Errors: -EINVAL, -ENOMEM.
+ * destroyed; read() is then 0, when the queue is empty.  What finds the queue
+ * full is counted, and told as KVMM_EVENT_LOST once there is room, where the
+ * lost events would have been.  Each event is read once, by whichever of the
+ * file's readers comes first.
+ * Errors: -EINVAL, -ENOMEM, -EUSERS (KVMM_EVENT_EVICTED or KVMM_EVENT_PURGED,
+ * which KVMM_MAX_LISTENERS clients of a pool can choose).
  */
 struct kvmm_events {
 	__u32 size;
