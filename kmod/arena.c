@@ -33,18 +33,25 @@
  * Mounted as root of the initial namespace, else the pool would keep the
  * namespace of a container that made it.
  */
-static struct vfsmount *kvmm_arena_mount(void)
+static struct vfsmount *kvmm_arena_mount(const struct kvmm_pool *pool)
 {
-	char huge[] = "huge=always";
+	static const char huge[] = "huge=always,";
+	char options[sizeof(huge) + KVMM_PLACE_LEN];
+	char *place = options + sizeof(huge) - 1;
 	struct file_system_type *type = get_fs_type("tmpfs");
 	struct vfsmount *mnt;
 
 	if (!type)
 		return ERR_PTR(-ENODEV);
-	mnt = vfs_kern_mount(type, SB_KERNMOUNT, "kvmm", huge);
-	/* A kernel or processor without huge pages refuses the option. */
-	if (mnt == ERR_PTR(-EINVAL))
-		mnt = vfs_kern_mount(type, SB_KERNMOUNT, "kvmm", NULL);
+	/* Mounting takes the string apart. */
+	strscpy(options, huge, sizeof(options));
+	kvmm_place_option(pool, place, KVMM_PLACE_LEN);
+	mnt = vfs_kern_mount(type, SB_KERNMOUNT, "kvmm", options);
+	if (mnt == ERR_PTR(-EINVAL)) {
+		/* A kernel or processor without huge pages refuses that. */
+		kvmm_place_option(pool, place, KVMM_PLACE_LEN);
+		mnt = vfs_kern_mount(type, SB_KERNMOUNT, "kvmm", place);
+	}
 	module_put(type->owner);
 	return mnt;
 }
@@ -58,7 +65,7 @@ static int kvmm_arena_open(struct kvmm_pool *pool)
 	struct inode *inode;
 	struct file *file;
 
-	mnt = kvmm_arena_mount();
+	mnt = kvmm_arena_mount(pool);
 	if (IS_ERR(mnt))
 		return PTR_ERR(mnt);
 	/* 0 would mean no limit, so one block counts as used from the start. */

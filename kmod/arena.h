@@ -14,6 +14,9 @@
 
 struct shmem_sb_info;
 
+/* Room for a mount option that names up to 32 ranges of nodes below 64. */
+#define KVMM_PLACE_LEN		128
+
 static inline struct inode *kvmm_arena_inode(struct kvmm_pool *pool)
 {
 	return file_inode(pool->arena.file);

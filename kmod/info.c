@@ -57,7 +57,8 @@ int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg)
 		return -EINVAL;
 	a->abi = KVMM_ABI;
 	a->nr_pools = kvmm_pools_count();
-	a->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS;
+	a->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS |
+		KVMM_FEATURE_NUMA;
 	if (IS_ENABLED(CONFIG_IO_URING))
 		a->features |= KVMM_FEATURE_URING;
 	a->policies = 1ULL << KVMM_POLICY_LRU;
@@ -98,6 +99,7 @@ void kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 	st->checksums = kvmm_area_checksums(pool);
 	st->events = pool->events;
 	st->events_lost = pool->events_lost;
+	st->frames_misplaced = pool->frames_misplaced;
 }
 
 int kvmm_do_pool_stat(struct kvmm_client *client, struct file *file, void *arg)

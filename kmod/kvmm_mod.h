@@ -90,6 +90,9 @@ enum kvmm_pool_state {
  * @policy: enum kvmm_policy
  * @block_shift: log2 of the block size
  * @manual_clock: time moves by KVMM_POOL_CLOCK only
+ * @nodes: NUMA nodes that memory is to come from, 0: the local one
+ * @nodes_prefer: ...and may come from others when they are full
+ * @memcg: memory cgroup that its memory is charged to; holds one reference
  * @arena: its memory
  * @kobj: /sys/kernel/kvmm/pools/NAME
  * @kobj_gone: completed when sysfs has let go of @kobj
@@ -98,6 +101,7 @@ enum kvmm_pool_state {
  * @core: the bookkeeping
  * @dead: destroyed: nothing below may be used, @core has no tables
  * @now_ms: the manual clock
+ * @frames_misplaced: frames whose memory is not on @nodes
  * @area: the swap area or NULL; holds one reference
  * @inflight: struct kvmm_op by block index, from the core's decision to its
  *	done call
@@ -127,6 +131,9 @@ struct kvmm_pool {
 	u32 policy;
 	unsigned int block_shift;
 	bool manual_clock;
+	u64 nodes;
+	bool nodes_prefer;
+	struct mem_cgroup *memcg;
 
 	struct kvmm_arena arena;
 	struct kobject kobj;
@@ -138,6 +145,7 @@ struct kvmm_pool {
 	struct kvmm_core core;
 	bool dead;
 	u64 now_ms;
+	u32 frames_misplaced;
 	struct kvmm_area *area;
 	DECLARE_HASHTABLE(inflight, 8);
 	unsigned int nr_inflight;
@@ -304,6 +312,15 @@ int kvmm_arena_mmap(struct kvmm_pool *pool, struct vm_area_struct *vma,
 extern atomic64_t kvmm_pinned_bytes;
 
 int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg);
+
+/* ---- place.c ---- */
+
+int kvmm_place_check(const struct kvmm_pool_create *a);
+void kvmm_place_init(struct kvmm_pool *pool, const struct kvmm_pool_create *a);
+void kvmm_place_exit(struct kvmm_pool *pool);
+void kvmm_place_option(const struct kvmm_pool *pool, char *buf, size_t size);
+bool kvmm_place_refuses(const struct kvmm_pool *pool, int nid);
+u32 kvmm_place_misplaced(struct kvmm_pool *pool, u32 first, u32 last);
 
 /* ---- batch.c ---- */
 

@@ -119,10 +119,10 @@ static int kvmm_check_name(const char *name)
 
 static int kvmm_check_create(const struct kvmm_pool_create *a)
 {
-	if (a->flags & ~KVMM_POOL_MANUAL_CLOCK || a->__reserved ||
-	    a->__reserved2)
+	if (a->flags & ~(KVMM_POOL_MANUAL_CLOCK | KVMM_POOL_NODES_PREFER) ||
+	    a->__reserved || a->__reserved2)
 		return -EINVAL;
-	if (a->nodes || a->nr_elastic || a->chunk_frames || a->clean_low ||
+	if (a->nr_elastic || a->chunk_frames || a->clean_low ||
 	    a->clean_high)
 		return -EOPNOTSUPP;
 	if (a->mode & ~0777)
@@ -140,7 +140,7 @@ static int kvmm_check_create(const struct kvmm_pool_create *a)
 		return -EINVAL;
 	if (a->policy != KVMM_POLICY_LRU)
 		return -EOPNOTSUPP;
-	return 0;
+	return kvmm_place_check(a);
 }
 
 static struct kvmm_pool *kvmm_pool_find(const char *name)
@@ -188,6 +188,7 @@ static void kvmm_pool_free(struct kref *ref)
 	struct kvmm_pool *pool = container_of(ref, struct kvmm_pool, ref);
 
 	kvmm_arena_exit(pool);
+	kvmm_place_exit(pool);
 	mutex_destroy(&pool->lock);
 	mutex_destroy(&pool->area_lock);
 	kfree(pool);
@@ -215,6 +216,7 @@ static struct kvmm_pool *kvmm_pool_make(const struct kvmm_pool_create *a)
 	pool->policy = a->policy;
 	pool->block_shift = ilog2(a->block_size);
 	pool->manual_clock = a->flags & KVMM_POOL_MANUAL_CLOCK;
+	kvmm_place_init(pool, a);
 	mutex_init(&pool->area_lock);
 	mutex_init(&pool->lock);
 	hash_init(pool->inflight);
@@ -383,6 +385,7 @@ static void kvmm_pool_teardown(struct kvmm_pool *pool)
 	kvmm_swap_drain(pool);
 
 	kvmm_arena_revoke(pool);
+	kvmm_place_exit(pool);
 	mutex_lock(&pool->lock);
 	kvmm_core_exit(&pool->core);
 	mutex_unlock(&pool->lock);

@@ -4,7 +4,8 @@
  *
  * Memory comes in units: the frames of one huge page, or one larger frame.  A
  * unit comes online as a whole as soon as it is there, while the pool works on.
- * Several threads may populate at once; pages are charged to their cgroups.
+ * Several threads may populate at once; place.c says where it comes from and who
+ * is charged.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
@@ -13,6 +14,7 @@
 #include <linux/shmem_fs.h>
 
 #include "arena.h"
+#include "compat/compat.h"
 #include "kvmm_mod.h"
 
 /* Bytes of all frames that are online, and of those just coming. */
@@ -80,16 +82,29 @@ static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
 	bool huge = !(index & (PTRS_PER_PTE - 1)) &&
 		    end - index >= PTRS_PER_PTE;
 	long want = huge ? PTRS_PER_PTE : 1;
+	struct mem_cgroup *old;
 	struct folio *folio;
 	struct page *page;
 
 	kvmm_arena_allow(pool, want);
+	old = kvmm_memcg_enter(pool->memcg);
 	page = shmem_read_mapping_page_gfp(mapping, index, KVMM_ARENA_GFP);
+	kvmm_memcg_leave(old);
 	if (IS_ERR(page)) {
 		kvmm_arena_allow(pool, -want);
 		return PTR_ERR(page);
 	}
 	folio = page_folio(page);
+	if (kvmm_place_refuses(pool, folio_nid(folio))) {
+		/* The nodes are full, or the caller may not use them. */
+		pgoff_t from = folio->index;
+		pgoff_t to = folio_next_index(folio);
+
+		folio_put(folio);
+		kvmm_arena_punch(pool, from, to);
+		kvmm_arena_allow(pool, -want);
+		return -ENOMEM;
+	}
 	if (folio->index < start || folio_next_index(folio) > end) {
 		/* A client got a huge page that has other frames too. */
 		pgoff_t from = folio->index;
@@ -168,6 +183,7 @@ static unsigned int kvmm_arena_count_segs(struct kvmm_pool *pool, u32 first,
 static void kvmm_arena_online(struct kvmm_pool *pool, u32 first, u32 last)
 {
 	unsigned int segs = kvmm_arena_count_segs(pool, first, last);
+	u32 misplaced = kvmm_place_misplaced(pool, first, last);
 
 	while (first < last) {
 		u32 n = min_t(u32, last - first, KVMM_CORE_BATCH);
@@ -176,7 +192,9 @@ static void kvmm_arena_online(struct kvmm_pool *pool, u32 first, u32 last)
 		if (pool->arena.max_segs < segs)
 			WRITE_ONCE(pool->arena.max_segs, segs);
 		kvmm_core_frames_online(&pool->core, first, n);
+		pool->frames_misplaced += misplaced;
 		mutex_unlock(&pool->lock);
+		misplaced = 0;
 		first += n;
 	}
 	wake_up_all(&pool->wait);

@@ -96,6 +96,16 @@ static ssize_t pool_quarantine_ms_show(struct kvmm_pool *pool, char *buf)
 	return sysfs_emit(buf, "%u\n", pool->core.cfg.quarantine_ms);
 }
 
+static ssize_t pool_nodes_show(struct kvmm_pool *pool, char *buf)
+{
+	return sysfs_emit(buf, "%*pbl\n", 64, &pool->nodes);
+}
+
+static ssize_t pool_nodes_prefer_show(struct kvmm_pool *pool, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", pool->nodes_prefer);
+}
+
 static ssize_t pool_area_show(struct kvmm_pool *pool, char *buf)
 {
 	ssize_t len;
@@ -136,6 +146,8 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_SHOW("policy", pool_policy_show),
 	KVMM_SHOW("max_slots", pool_max_slots_show),
 	KVMM_SHOW("quarantine_ms", pool_quarantine_ms_show),
+	KVMM_SHOW("nodes", pool_nodes_show),
+	KVMM_SHOW("nodes_prefer", pool_nodes_prefer_show),
 	KVMM_SHOW("area", pool_area_show),
 	KVMM_SHOW("area_offset", pool_area_offset_show),
 	KVMM_U64("epoch", epoch),
@@ -148,6 +160,7 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_U64("frames_online", frames_online),
 	KVMM_U64("frames_free", frames_free),
 	KVMM_U64("frames_quarantined", frames_quarantined),
+	KVMM_U64("frames_misplaced", frames_misplaced),
 	KVMM_U64("slots_free", slots_free),
 	KVMM_U64("blocks_free", blocks[KVMM_FREE]),
 	KVMM_U64("blocks_filling", blocks[KVMM_FILLING]),

@@ -8,7 +8,9 @@
 
 #include <linux/blkdev.h>
 #include <linux/fs.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/shmem_fs.h>
 
 #include "compat_config.h"
@@ -122,5 +124,51 @@ static inline void kvmm_bdev_release(void *claim)
 	blkdev_put(claim, FMODE_READ | FMODE_WRITE | FMODE_EXCL);
 #endif
 }
+
+/*
+ * The memory cgroup of the current task, to charge to later.  Where the kernel
+ * does not let modules have it, each populate is charged to who does it.
+ */
+#if defined(CONFIG_MEMCG) && defined(KVMM_HAVE_GET_MEM_CGROUP_FROM_MM)
+static inline struct mem_cgroup *kvmm_memcg_get(void)
+{
+	return get_mem_cgroup_from_mm(current->mm);
+}
+
+static inline void kvmm_memcg_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
+}
+
+/** kvmm_memcg_enter() - what is allocated from now on is charged to @memcg */
+static inline struct mem_cgroup *kvmm_memcg_enter(struct mem_cgroup *memcg)
+{
+	return set_active_memcg(memcg);
+}
+
+/** kvmm_memcg_leave() - as it was before kvmm_memcg_enter(), which gave @old */
+static inline void kvmm_memcg_leave(struct mem_cgroup *old)
+{
+	set_active_memcg(old);
+}
+#else
+static inline struct mem_cgroup *kvmm_memcg_get(void)
+{
+	return NULL;
+}
+
+static inline void kvmm_memcg_put(struct mem_cgroup *memcg)
+{
+}
+
+static inline struct mem_cgroup *kvmm_memcg_enter(struct mem_cgroup *memcg)
+{
+	return NULL;
+}
+
+static inline void kvmm_memcg_leave(struct mem_cgroup *old)
+{
+}
+#endif
 
 #endif /* KVMM_COMPAT_H */

@@ -128,6 +128,14 @@ if ! [ -e "$work/MODULE_H.o" ]; then
 	echo "probe.sh: can't compile for $kdir" >&2
 	exit 1
 fi
+
+# exported NAME: modules can link it.  Without a list of symbols (a kernel that is
+# being built along) nobody can tell, and what is left out then is not missed.
+exported()
+{
+	grep -q "[[:blank:]]$1[[:blank:]]" "$kdir/Module.symvers" 2>/dev/null
+}
+
 {
 	echo '/* SPDX-License-Identifier: GPL-2.0 */'
 	echo '/* Made by kmod/compat/probe.sh. */'
@@ -136,5 +144,8 @@ fi
 			echo "#define KVMM_HAVE_$n 1"
 		fi
 	done
+	if exported get_mem_cgroup_from_mm; then
+		echo '#define KVMM_HAVE_GET_MEM_CGROUP_FROM_MM 1'
+	fi
 } >"$header.tmp"
 mv "$header.tmp" "$header"

@@ -181,7 +181,7 @@ struct call {
 static const struct call calls[] = {
 	CALL(KVMM_INFO, kvmm_info),
 	CALL(KVMM_POOL_CREATE, kvmm_pool_create, .set = set_create,
-	     .flags = KVMM_POOL_MANUAL_CLOCK,
+	     .flags = KVMM_POOL_MANUAL_CLOCK | KVMM_POOL_NODES_PREFER,
 	     .reserved = AT(kvmm_pool_create, __reserved)),
 	CALL(KVMM_POOL_OPEN, kvmm_pool_open, .set = set_open,
 	     .flags = KVMM_POOL_RDONLY),

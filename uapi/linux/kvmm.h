@@ -210,9 +210,12 @@ struct kvmm_info {
  * @__reserved: 0
  * @arena_size: out: bytes to mmap
  * @nodes: bit N: memory may come from NUMA node N, below 64; in turns where
- *	there are several.  Populating fails with -ENOMEM when they are full,
- *	or with KVMM_POOL_NODES_PREFER goes elsewhere, which is counted
- *	(kvmm_pool_stat.frames_misplaced).  0: the node of who populates
+ *	there are several.  Populating fails with -ENOMEM when they are full or
+ *	the caller's cpuset forbids them, or with KVMM_POOL_NODES_PREFER goes
+ *	elsewhere, which is counted (kvmm_pool_stat.frames_misplaced).  A node
+ *	that is not there or has no memory that can be pinned is -EINVAL, and so
+ *	are, without KVMM_POOL_NODES_PREFER, nodes that the creator's cpuset
+ *	forbids altogether.  0: the node of who populates
  * @nr_elastic: the last frames of the arena, a multiple of @chunk_frames,
  *	that are given back to the system when it is short of memory, and
  *	taken again later.  The frames before them, and those of chunks that
