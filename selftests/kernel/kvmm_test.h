@@ -162,6 +162,24 @@ bool kt_sigbus(volatile void *addr, bool write);
 void kt_sleep_ms(unsigned int ms);
 uint64_t kt_now_ms(void);
 
+/* ---- files and cgroups (kt_cgroup.c) ---- */
+
+/* The first line of a file, or a value for it. */
+int kt_file_get(const char *path, char *value, size_t size);
+int kt_file_put(const char *path, const char *value);
+
+/* The number that follows the word @name, one such line each; or -1. */
+long long kt_file_field(const char *path, const char *name);
+
+/* A cgroup by its path below the root, which is "". */
+int kt_cgroup_make(const char *group);
+int kt_cgroup_end(const char *group);
+int kt_cgroup_join(const char *group);
+int kt_cgroup_put(const char *group, const char *file, const char *value);
+long long kt_cgroup_get(const char *group, const char *file);
+long long kt_cgroup_field(const char *group, const char *file,
+			  const char *name);
+
 /* ---- swapping (kt_swap.c) ---- */
 
 /* The folder on the ext4 disk, and the spare disk; NULL where there is none. */

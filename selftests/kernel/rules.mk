@@ -4,28 +4,33 @@
 # selftests.  They are static, so that they run in any initramfs.
 
 KT      := selftests/kernel
-KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_nullb kt_ring
+KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_cgroup kt_nullb kt_ring
 # in the order in which they run: what is simple first, life is the last
-KT_PROG := abi abi_addr pool access limits block order share arena swap area freeze uring flight \
-	event kill race sysfs life
+KT_PROG := abi abi_addr pool access limits cgroup block order share arena swap area freeze \
+	uring flight event kill race sysfs life
+
+# for machines of their own: numa of two nodes
+KT_MORE := numa
 
 KT_BIN  := $(KT_PROG:%=$(O)/$(KT)/%)
+KT_MORE_BIN := $(KT_MORE:%=$(O)/$(KT)/%)
 
 # the harness defines functions that it does not declare
 $(O)/$(KT)/%.o: ALL_CFLAGS += -isystem $(B)/kernel/kselftest \
 	-Wno-missing-prototypes
-$(KT_BIN:%=%.o): | $(B)/kernel/.kselftest
+$(KT_BIN:%=%.o) $(KT_MORE_BIN:%=%.o): | $(B)/kernel/.kselftest
 
-$(KT_BIN): $(O)/$(KT)/%: $(O)/$(KT)/%.o $(KT_SUP:%=$(O)/$(KT)/%.o)
+$(KT_BIN) $(KT_MORE_BIN): $(O)/$(KT)/%: $(O)/$(KT)/%.o $(KT_SUP:%=$(O)/$(KT)/%.o)
 	$(CC) $(CFLAGS) $(LDFLAGS) -static $^ -luring -o $@
 
 .PHONY: kernel-tests
-kernel-tests: $(KT_BIN)
+kernel-tests: $(KT_BIN) $(KT_MORE_BIN)
 
-# vm-kernel: those programs.  vm-replay: a trace and kvmmctl, in the VM and here.
-# kernel-clang: a second compiler has nothing to say.
-SUITES += vm-kernel vm-replay kernel-clang
-.PHONY: suite-vm-kernel suite-vm-replay suite-kernel-clang
+# vm-kernel: those programs.  vm-numa: on two nodes.  vm-replay: a trace and
+# kvmmctl, in the VM and here.  kernel-clang: a second compiler has nothing to
+# say.
+SUITES += vm-kernel vm-numa vm-replay kernel-clang
+.PHONY: suite-vm-kernel suite-vm-numa suite-vm-replay suite-kernel-clang
 
 KT_TESTS ?= $(KT_PROG)
 
@@ -36,6 +41,12 @@ suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko
 		--file kmod/abi:/t/docs --env KVMM_ABI_DOCS=/t/docs \
 		--env KVMM_KO=/t/kvmm.ko \
 		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)
+
+suite-vm-numa: $(KT_MORE_BIN) $(B)/kvmm.ko
+	@selftests/tap.sh $(B)/results vm-numa $(KT)/vm.sh \
+		$(VM_RUN) --name numa --numa 2 --mem 1G --disk 0 \
+		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
+		--test $(O)/$(KT)/numa
 
 # The same on each kernel there is to care for: one source, built by its own
 # compiler.  forky's is 7.2.  Not a part of `make check`: half a GB is fetched.
