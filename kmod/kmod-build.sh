@@ -120,6 +120,8 @@ if ! [ -e "$config" ] || [ "$probe" -nt "$config" ] ||
 fi
 
 set -- make -C "$kdir" M="$dir" KVMM_VERSION="$version" -j2 modules
+# BTF of a module is for tracers; headers that bring a vmlinux ask for it.
+command -v pahole >/dev/null 2>&1 || set -- "$@" CONFIG_DEBUG_INFO_BTF_MODULES=
 if [ -n "$check" ]; then
 	rm -f "$dir"/kmod/*.o "$dir"/kmod/core/*.o
 	"$@" W=1 C=2 >"$log" 2>&1 || { cat "$log" >&2; exit 1; }

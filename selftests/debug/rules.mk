@@ -6,6 +6,8 @@
 #   check-debug-um, check-debug-x86   one kernel only
 #   check-coverage                    lines of kvmm.ko that the tests run
 #   check-debug-harness               do these kernels find bugs at all?
+#   fuzz-kernel                       /dev/kvmm for FUZZ_SECONDS on FUZZ_ARCH, from
+#                                     FUZZ_SEED on
 #   debug-kernels                     only build (or unpack) the kernels
 
 DEBUG := selftests/debug
@@ -47,6 +49,19 @@ check-coverage: setup-check
 	@rm -f $(B)/results/coverage.*
 	@$(MAKE) --no-print-directory suite-coverage
 	@selftests/report.sh $(B)/results coverage
+
+# New seeds each time; what breaks something is named, and can be given again:
+# make fuzz-kernel FUZZ_SEED=... FUZZ_SECONDS=1
+FUZZ_ARCH ?= um
+FUZZ_SEED ?= $(shell date +%s)
+.PHONY: fuzz-kernel
+fuzz-kernel: FUZZ_SECONDS ?= 600
+fuzz-kernel: setup-check $(O)/$(KT)/fuzz
+	@$(DEBUG)/build-kernel.sh --arch $(FUZZ_ARCH) --build $(B)
+	$(DEBUG_RUN) --arch $(FUZZ_ARCH) --name fuzz-$(FUZZ_ARCH) -- \
+		--env KVMM_FUZZ_SECONDS=$(FUZZ_SECONDS) \
+		--test-timeout $$(($(FUZZ_SECONDS) * 2 + 300)) \
+		--test '$(O)/$(KT)/fuzz $(FUZZ_SEED)'
 
 # Do the debug kernels find what they are there to find?
 check-debug-harness: setup-check

@@ -7,7 +7,7 @@ KT      := selftests/kernel
 KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_cgroup kt_nullb kt_ring
 # in the order in which they run: what is simple first, life is the last
 KT_PROG := abi abi_addr pool access limits cgroup block order share arena swap area freeze \
-	uring flight event kill race sysfs life
+	uring flight event kill race fuzz sysfs life
 
 # for machines of their own: numa of two nodes
 KT_MORE := numa
@@ -22,6 +22,9 @@ $(KT_BIN:%=%.o) $(KT_MORE_BIN:%=%.o): | $(B)/kernel/.kselftest
 
 $(KT_BIN) $(KT_MORE_BIN): $(O)/$(KT)/%: $(O)/$(KT)/%.o $(KT_SUP:%=$(O)/$(KT)/%.o)
 	$(CC) $(CFLAGS) $(LDFLAGS) -static $^ -luring -o $@
+
+$(O)/$(KT)/fuzz: $(patsubst %,$(O)/$(KT)/fuzz_%.o,proc ioctl mem ring)
+$(O)/$(KT)/fuzz.o: $(KT)/fuzz.corpus
 
 .PHONY: kernel-tests
 kernel-tests: $(KT_BIN) $(KT_MORE_BIN)
