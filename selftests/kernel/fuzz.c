@@ -421,5 +421,7 @@ int main(int argc, char **argv)
 	printf("# seeds %llu to %llu\n", (unsigned long long)first,
 	       (unsigned long long)seed);
 	show_counts();
+	if (bad)
+		kt_wipe();
 	return bad;
 }
