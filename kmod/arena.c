@@ -311,10 +311,13 @@ void kvmm_arena_revoke(struct kvmm_pool *pool)
 	struct inode *inode = kvmm_arena_inode(pool);
 	unsigned int shift = kvmm_frame_page_shift(pool);
 	u32 nr_frames = pool->core.cfg.nr_frames;
+	s64 frames;
 	u32 first = 0;
 	u32 last;
 
 	down_write(&pool->arena.sem);
+	/* What is exported stays pinned until the dma-buf is gone. */
+	frames = -(s64)kvmm_export_revoke(pool);
 	inode_lock(inode);
 	i_size_write(inode, 0);
 	inode_unlock(inode);
@@ -322,10 +325,10 @@ void kvmm_arena_revoke(struct kvmm_pool *pool)
 	while (kvmm_next_run(pool, true, &first, &last, nr_frames)) {
 		kvmm_arena_release(pool, (pgoff_t)first << shift,
 				   (pgoff_t)last << shift);
-		atomic64_sub((u64)(last - first) << pool->block_shift,
-			     &kvmm_pinned_bytes);
+		frames += last - first;
 		first = last;
 	}
+	atomic64_sub(frames << pool->block_shift, &kvmm_pinned_bytes);
 	shmem_truncate_range(inode, 0, (loff_t)-1);
 	unmap_mapping_range(inode->i_mapping, 0, 0, 1);
 	up_write(&pool->arena.sem);

@@ -39,6 +39,7 @@ union kvmm_arg {
 	struct kvmm_reclaim reclaim;
 	struct kvmm_swap swap;
 	struct kvmm_events events;
+	struct kvmm_export export;
 };
 
 /**
@@ -102,6 +103,7 @@ static const struct kvmm_ioctl kvmm_ioctls[] = {
 	KVMM_IOCTL(KVMM_SWAP_IN, swap, 32, KVMM_BOUND, kvmm_do_swap_in),
 	KVMM_IOCTL(KVMM_EVENTS, events, 24, KVMM_BOUND | KVMM_IN,
 		   kvmm_do_events),
+	KVMM_IOCTL(KVMM_EXPORT, export, 24, KVMM_BOUND, kvmm_do_export),
 };
 
 static int kvmm_check_client(struct kvmm_client *client, unsigned int needs)

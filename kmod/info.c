@@ -61,6 +61,8 @@ int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg)
 		KVMM_FEATURE_NUMA;
 	if (IS_ENABLED(CONFIG_IO_URING))
 		a->features |= KVMM_FEATURE_URING;
+	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
+		a->features |= KVMM_FEATURE_EXPORT;
 	a->policies = 1ULL << KVMM_POLICY_LRU;
 	a->max_block_size = KVMM_MAX_BLOCK_SIZE;
 	a->max_batch = KVMM_MAX_BATCH;
@@ -100,6 +102,7 @@ void kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 	st->events = pool->events;
 	st->events_lost = pool->events_lost;
 	st->frames_misplaced = pool->frames_misplaced;
+	st->exports = pool->nr_exports;
 }
 
 int kvmm_do_pool_stat(struct kvmm_client *client, struct file *file, void *arg)

@@ -35,6 +35,7 @@
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/mutex.h>
+#include <linux/rbtree.h>
 #include <linux/rwsem.h>
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
@@ -114,6 +115,9 @@ enum kvmm_pool_state {
  * @nr_block_listeners: how many chose what comes by the block
  * @events: events queued
  * @events_lost: events that a queue had no room for
+ * @exports: struct kvmm_export_mem by frames; outlives @core
+ * @nr_exports: how many
+ * @exports_left: they alone hold memory now
  * @done_list: ops whose I/O ended, filled from any context
  * @done_work: makes the done calls; never runs twice at once
  */
@@ -141,7 +145,7 @@ struct kvmm_pool {
 
 	struct mutex area_lock;			/* attach, detach */
 
-	struct mutex lock;			/* all up to @events_lost */
+	struct mutex lock;			/* all up to @exports_left */
 	struct kvmm_core core;
 	bool dead;
 	u64 now_ms;
@@ -157,6 +161,9 @@ struct kvmm_pool {
 	unsigned int nr_block_listeners;
 	u64 events;
 	u64 events_lost;
+	struct rb_root_cached exports;
+	u32 nr_exports;
+	bool exports_left;
 
 	struct llist_head done_list;
 	struct work_struct done_work;
@@ -378,6 +385,31 @@ int kvmm_do_events(struct kvmm_client *client, struct file *file, void *arg);
 
 struct io_uring_cmd;
 int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags);
+
+/* ---- export.c ---- */
+
+#ifdef CONFIG_DMA_SHARED_BUFFER
+bool kvmm_export_covers(struct kvmm_pool *pool, u32 first, u32 count);
+u32 kvmm_export_revoke(struct kvmm_pool *pool);
+int kvmm_do_export(struct kvmm_client *client, struct file *file, void *arg);
+#else
+static inline bool kvmm_export_covers(struct kvmm_pool *pool, u32 first,
+				      u32 count)
+{
+	return false;
+}
+
+static inline u32 kvmm_export_revoke(struct kvmm_pool *pool)
+{
+	return 0;
+}
+
+static inline int kvmm_do_export(struct kvmm_client *client, struct file *file,
+				 void *arg)
+{
+	return -EOPNOTSUPP;
+}
+#endif
 
 /* ---- sysfs.c ---- */
 

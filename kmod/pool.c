@@ -223,6 +223,7 @@ static struct kvmm_pool *kvmm_pool_make(const struct kvmm_pool_create *a)
 	init_waitqueue_head(&pool->wait);
 	INIT_LIST_HEAD(&pool->clients);
 	INIT_LIST_HEAD(&pool->listeners);
+	pool->exports = RB_ROOT_CACHED;
 	init_llist_head(&pool->done_list);
 	INIT_WORK(&pool->done_work, kvmm_done_work);
 	return pool;

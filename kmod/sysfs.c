@@ -197,6 +197,7 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_U64("clients_dead", clients_dead),
 	KVMM_U64("events", events),
 	KVMM_U64("events_lost", events_lost),
+	KVMM_U64("exports", exports),
 };
 
 static struct attribute *kvmm_pool_attrs[ARRAY_SIZE(kvmm_pool_files) + 1];

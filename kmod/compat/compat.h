@@ -10,6 +10,7 @@
 #include <linux/fs.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/sched/mm.h>
 #include <linux/shmem_fs.h>
 
@@ -39,6 +40,13 @@ static inline void vm_flags_clear(struct vm_area_struct *vma,
 {
 	vma->vm_flags &= ~flags;
 }
+#endif
+
+/* The name of a namespace became a string. */
+#ifdef KVMM_HAVE_IMPORT_NS_TOKEN
+#define KVMM_IMPORT_DMA_BUF	MODULE_IMPORT_NS(DMA_BUF)
+#else
+#define KVMM_IMPORT_DMA_BUF	MODULE_IMPORT_NS("DMA_BUF")
 #endif
 
 /** kvmm_vfs_mmap() - let @file's own code set a mapping up */

@@ -107,6 +107,12 @@ int probe(struct file *file, struct vm_area_struct *vma)
 }
 C
 
+# a string would compile there, too
+probe IMPORT_NS_TOKEN <<'C'
+#include <linux/module.h>
+MODULE_IMPORT_NS(DMA_BUF);
+C
+
 for n in $names; do
 	echo "obj-m += $n.o"
 done >"$work/Kbuild"

@@ -63,7 +63,7 @@ um)
 x86)
 	# Both cost time at boot: PCI interrupts by way of ACPI, 256 old terminals.
 	append+=' pci=noacpi pty.legacy_count=0'
-	vm+=(--cpus 2 --mem 3G --boot-timeout 300) ;;
+	vm+=(--cpus 2 --mem 3G --boot-timeout 300 --kmod vgem) ;;
 *) die '--arch is um or x86' ;;
 esac
 vm+=(--append "$append")
@@ -83,6 +83,11 @@ if [[ -z $ko ]]; then
 		tail -n 30 "$objs/build.log" >&2
 		die "kvmm.ko could not be built; see $objs/build.log"
 	}
+	# a device that imports dma-bufs
+	env -u GCOV_PROFILE "$top/selftests/kernel/build-module.sh" --kdir "$(kernel --print kdir)" \
+		--source "$top/selftests/kernel/importer" --work "$objs/importer" \
+		--output "$objs/kvmm_importer.ko" || die 'kvmm_importer.ko could not be built'
+	vm+=(--module "$objs/kvmm_importer.ko")
 	vm+=(--file "$top/kmod/abi:/t/docs" --env KVMM_ABI_DOCS=/t/docs
 		--env KVMM_KO=/t/kvmm.ko)
 fi

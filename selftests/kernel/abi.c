@@ -176,6 +176,8 @@ TEST_F(abi, compat)
 		EXPECT_EQ(c->want, ret) {
 			TH_LOG("%s", c->name);
 		}
+		if (c->cmd == KVMM_EXPORT && !ret)
+			close(((struct kvmm_export *)low)->fd);
 	}
 }
 #endif

@@ -47,6 +47,7 @@ union arg {
 	struct kvmm_reclaim reclaim;
 	struct kvmm_swap swap;
 	struct kvmm_events events;
+	struct kvmm_export export;
 	unsigned char bytes[8192];
 };
 
@@ -131,6 +132,11 @@ static void set_swap(union arg *a)
 {
 	a->swap.cmd.addr = (uintptr_t)refs;
 	a->swap.cmd.count = 2;
+}
+
+static void set_export(union arg *a)
+{
+	a->export.count = 1;
 }
 
 /**
@@ -228,6 +234,9 @@ static const struct call calls[] = {
 	SWAP(KVMM_SWAP_IN),
 	CALL(KVMM_EVENTS, kvmm_events, .bound = true, .out = false,
 	     .reserved = AT(kvmm_events, __reserved)),
+	CALL(KVMM_EXPORT, kvmm_export, .bound = true, .set = set_export,
+	     .flags = KVMM_EXPORT_RDONLY,
+	     .reserved = AT(kvmm_export, __reserved)),
 };
 #pragma GCC diagnostic pop
 
@@ -302,6 +311,9 @@ static int issue(FIXTURE_DATA(abi) *self, const struct call *c,
 {
 	int ret = kt_ioctl(self->owner.fd, c->cmd, arg);
 
+	/* what it made would hold the pool's memory */
+	if (c->cmd == KVMM_EXPORT && !ret)
+		close(((const struct kvmm_export *)arg)->fd);
 	self->refused = ret == -EINVAL || ret == -E2BIG;
 	return ret;
 }

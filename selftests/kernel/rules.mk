@@ -4,10 +4,10 @@
 # selftests.  They are static, so that they run in any initramfs.
 
 KT      := selftests/kernel
-KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_cgroup kt_nullb kt_ring
+KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_cgroup kt_nullb kt_ring kt_export
 # in the order in which they run: what is simple first, life is the last
 KT_PROG := abi abi_addr pool access limits cgroup block order share arena swap area freeze \
-	uring flight event kill race fuzz sysfs life
+	uring flight event kill race fuzz dmabuf sysfs life
 
 # for machines of their own: numa of two nodes
 KT_MORE := numa
@@ -18,6 +18,7 @@ KT_MORE_BIN := $(KT_MORE:%=$(O)/$(KT)/%)
 # the harness defines functions that it does not declare
 $(O)/$(KT)/%.o: ALL_CFLAGS += -isystem $(B)/kernel/kselftest \
 	-Wno-missing-prototypes
+$(O)/$(KT)/kt_export.o: ALL_CFLAGS += $(shell pkg-config --cflags libdrm 2>/dev/null)
 $(KT_BIN:%=%.o) $(KT_MORE_BIN:%=%.o): | $(B)/kernel/.kselftest
 
 $(KT_BIN) $(KT_MORE_BIN): $(O)/$(KT)/%: $(O)/$(KT)/%.o $(KT_SUP:%=$(O)/$(KT)/%.o)
@@ -25,6 +26,12 @@ $(KT_BIN) $(KT_MORE_BIN): $(O)/$(KT)/%: $(O)/$(KT)/%.o $(KT_SUP:%=$(O)/$(KT)/%.o
 
 $(O)/$(KT)/fuzz: $(patsubst %,$(O)/$(KT)/fuzz_%.o,proc ioctl mem ring)
 $(O)/$(KT)/fuzz.o: $(KT)/fuzz.corpus
+
+# a device that imports dma-bufs, for the stock kernel
+KT_IMPORTER := $(B)/kvmm_importer.ko
+$(KT_IMPORTER): $(wildcard $(KT)/importer/*) $(KT)/build-module.sh | $(KDIR_STAMP)
+	@$(KT)/build-module.sh --kdir $(KDIR) --source $(KT)/importer \
+		--work $(B)/importer --output $@
 
 .PHONY: kernel-tests
 kernel-tests: $(KT_BIN) $(KT_MORE_BIN)
@@ -37,10 +44,10 @@ SUITES += vm-kernel vm-numa vm-replay kernel-clang
 
 KT_TESTS ?= $(KT_PROG)
 
-suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko
+suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko $(KT_IMPORTER)
 	@selftests/tap.sh $(B)/results vm-kernel $(KT)/vm.sh \
-		$(VM_RUN) --name kernel \
-		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
+		$(VM_RUN) --name kernel --kmod vgem \
+		--module $(B)/kvmm.ko --module $(KT_IMPORTER) --rmmod --test-timeout 300 \
 		--file kmod/abi:/t/docs --env KVMM_ABI_DOCS=/t/docs \
 		--env KVMM_KO=/t/kvmm.ko \
 		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)

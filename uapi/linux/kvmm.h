@@ -948,7 +948,7 @@ struct kvmm_events {
 };
 
 /* kvmm_export.flags */
-#define KVMM_EXPORT_RDONLY	(1U << 0)	/* the buffer can't be written */
+#define KVMM_EXPORT_RDONLY	(1U << 0)	/* nobody writes through it */
 
 /**
  * struct kvmm_export - memory of frames as a dma-buf (KVMM_EXPORT); any bound
@@ -963,9 +963,12 @@ struct kvmm_events {
  * For DRM (PRIME) and RDMA.  The frames keep their memory until the last
  * reference to the dma-buf is gone, also when the pool is destroyed before;
  * what is in them is stable only for blocks that are pinned, as in a mapping.
+ * A buffer with KVMM_EXPORT_RDONLY can be mapped PROT_READ, and by devices that
+ * say that they only read (DMA_TO_DEVICE); importers that map memory for both
+ * directions, as DRM drivers do, get -EACCES.
  * Errors: -EINVAL, -EAGAIN (a frame is not online), -EBUSY (a chunk is on its
- * way out), -EACCES, -EMFILE, -EUSERS (too many), -ENOMEM, -EOPNOTSUPP (the
- * kernel has no dma-buf).
+ * way out), -EACCES, -EMFILE, -EUSERS (too many), -ENOMEM, -EINTR, -EOPNOTSUPP
+ * (the kernel has no dma-buf).
  */
 struct kvmm_export {
 	__u32 size;
