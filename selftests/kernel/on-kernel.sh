@@ -45,11 +45,22 @@ else
 fi
 "$top/kmod/kmod-build.sh" --version "$version" --build "$build" "${from[@]}" \
 	--output "$ko"
+# a device that imports dma-bufs
+importer=$build/on-$kernel/kvmm_importer.ko
+if [[ $kernel = [0-9]* ]]; then
+	"$here/build-module.sh" --source "$here/importer" --output "$importer" \
+		--work "$build/on-$kernel/importer" --kdir \
+		"$("$top/tools/dist/fetch-kernel.sh" --build "$build" --kernel "$kernel" --print kdir)"
+else
+	suite --output "$build/on-$kernel/importer" "$kernel" "$here/importer"
+	cp "$build/on-$kernel/importer/kvmm_importer.ko" "$importer"
+fi
 tests=()
 for p in "${progs[@]}"; do
 	tests+=(--test "$p")
 done
 exec "$here/vm.sh" "$top/selftests/vm/run.sh" --build "$build" "${boot[@]}" \
-	--name "on-$kernel" --module "$ko" --rmmod --test-timeout 300 \
+	--name "on-$kernel" --module "$ko" --module "$importer" \
+	--kmod vgem --rmmod --test-timeout 300 \
 	--file "$top/kmod/abi:/t/docs" --env KVMM_ABI_DOCS=/t/docs \
 	--env KVMM_KO=/t/kvmm.ko "${tests[@]}" "${more[@]}"

@@ -965,7 +965,7 @@ struct kvmm_events {
  * what is in them is stable only for blocks that are pinned, as in a mapping.
  * A buffer with KVMM_EXPORT_RDONLY can be mapped PROT_READ, and by devices that
  * say that they only read (DMA_TO_DEVICE); importers that map memory for both
- * directions, as DRM drivers do, get -EACCES.
+ * directions, as most DRM drivers do, get -EACCES.
  * Errors: -EINVAL, -EAGAIN (a frame is not online), -EBUSY (a chunk is on its
  * way out), -EACCES, -EMFILE, -EUSERS (too many), -ENOMEM, -EINTR, -EOPNOTSUPP
  * (the kernel has no dma-buf).
