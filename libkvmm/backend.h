@@ -130,6 +130,13 @@ struct kvmm_ops {
 	long (*hint)(struct kvmm_pool *pool, uint64_t handle,
 		     unsigned int permille, unsigned int delay_ms);
 	int (*reclaim)(struct kvmm_pool *pool, struct kvmm_reclaim *arg);
+
+	int (*events)(struct kvmm_pool *pool, uint64_t mask,
+		      unsigned int count);
+	int (*event_fd)(struct kvmm_pool *pool);
+	/* Never waits: -EAGAIN where there is none */
+	long (*event_read)(struct kvmm_pool *pool, struct kvmm_event *events,
+			   unsigned int n);
 };
 
 extern const struct kvmm_ops kvmm_kernel_ops;

@@ -280,4 +280,7 @@ const struct kvmm_ops kvmm_kernel_ops = {
 	.request_end = kernel_request_end,
 	.hint = kernel_hint,
 	.reclaim = kernel_reclaim,
+	.events = kernel_events,
+	.event_fd = kernel_event_fd,
+	.event_read = kernel_event_read,
 };

@@ -6,6 +6,7 @@
  * backend_kernel_block.c	commands on blocks
  * backend_kernel_swap.c	the swap area; swapping, by ioctl or
  * backend_kernel_uring.c	through io_uring
+ * backend_kernel_event.c	events
  */
 #ifndef LIBKVMM_BACKEND_KERNEL_H
 #define LIBKVMM_BACKEND_KERNEL_H
@@ -103,6 +104,12 @@ long kernel_swap_out(struct kvmm_pool *pool,
 		     unsigned int flags);
 long kernel_swap_in(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
 		    unsigned int n, unsigned int flags);
+
+/* backend_kernel_event.c */
+int kernel_events(struct kvmm_pool *pool, uint64_t mask, unsigned int count);
+int kernel_event_fd(struct kvmm_pool *pool);
+long kernel_event_read(struct kvmm_pool *pool, struct kvmm_event *events,
+		       unsigned int n);
 
 /* backend_kernel_uring.c */
 

@@ -82,7 +82,7 @@ static int user_info(struct kvmm *kv, struct kvmm_info *info)
 	struct user_pool *up;
 
 	info->abi = KVMM_ABI;
-	info->features = KVMM_FEATURE_CHECKSUM;
+	info->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS;
 	info->policies = 1ULL << KVMM_POLICY_LRU;
 	info->max_block_size = KVMM_MAX_BLOCK_SIZE;
 	info->max_batch = KVMM_MAX_BATCH;
@@ -126,6 +126,8 @@ static int user_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 	} else {
 		kvmm_core_stat(&up->core, st);
 		st->checksums = up->area && up->area->checksums;
+		st->events = up->events;
+		st->events_lost = up->events_lost;
 	}
 	pthread_mutex_unlock(&up->lock);
 	return err;
@@ -178,4 +180,7 @@ const struct kvmm_ops kvmm_user_ops = {
 	.request_end = user_request_end,
 	.hint = user_hint,
 	.reclaim = user_reclaim,
+	.events = user_events,
+	.event_fd = user_event_fd,
+	.event_read = user_event_read,
 };

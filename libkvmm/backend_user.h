@@ -13,10 +13,12 @@
  * backend_user_threads.c	threads do, where io_uring is forbidden
  * backend_user_swap.c		swap-out and swap-in
  * backend_user_reclaim.c	making room; allocation that waits for it
+ * backend_user_event.c		events
  *
  * Locks, outermost first: user_backend.lock, user_pool.populate,
  * user_pool.lock, user_area.lock.  Nothing waits, moves bytes or calls the
- * system with user_pool.lock held.
+ * system with user_pool.lock held, but for the eventfd of a client's queue when
+ * that stops being empty, or becomes so.
  */
 #ifndef LIBKVMM_BACKEND_USER_H
 #define LIBKVMM_BACKEND_USER_H
@@ -76,6 +78,11 @@ struct user_backend {
  * @changing: an attach or detach is under way
  * @io_seq: grows whenever I/O has ended or a request became free
  * @io_cond: the same, for those who sleep
+ * @listeners: clients that chose to be told of something
+ * @event_mask: what any of them chose
+ * @nr_block_listeners: how many chose what comes by the block
+ * @events: events queued
+ * @events_lost: events that a queue had no room for
  */
 struct user_pool {
 	struct kvmm *kv;
@@ -105,6 +112,36 @@ struct user_pool {
 	bool changing;
 	uint64_t io_seq;
 	pthread_cond_t io_cond;
+	struct user_client *listeners;
+	uint64_t event_mask;
+	unsigned int nr_block_listeners;
+	uint64_t events;
+	uint64_t events_lost;
+};
+
+/**
+ * struct user_queue - what a client is to be told; under user_pool.lock
+ * @mask: bit N: enum kvmm_event_type N was chosen
+ * @ring: the events; NULL: nothing is chosen
+ * @size: room in @ring
+ * @tail: where the oldest is
+ * @nr: how many
+ * @lost: those that found @ring full; not 0 only while it is
+ * @lost_ms: time of the last of them
+ * @fd: an eventfd, readable while there are events and when the pool is gone;
+ *	-1: none yet
+ * @signalled: it is readable
+ */
+struct user_queue {
+	uint64_t mask;
+	struct kvmm_event *ring;
+	uint32_t size;
+	uint32_t tail;
+	uint32_t nr;
+	uint64_t lost;
+	uint64_t lost_ms;
+	int fd;
+	bool signalled;
 };
 
 /**
@@ -112,11 +149,15 @@ struct user_pool {
  * @pool: the public part
  * @up: the pool
  * @id: the core's name for it
+ * @queue: its events
+ * @next_listener: in the pool's listeners; under user_pool.lock
  */
 struct user_client {
 	struct kvmm_pool pool;
 	struct user_pool *up;
 	uint32_t id;
+	struct user_queue queue;
+	struct user_client *next_listener;
 };
 
 /**
@@ -336,5 +377,21 @@ int user_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *arg);
  * ended, so that trying again is worth it.
  */
 bool user_make_room(struct user_pool *up, uint32_t want);
+
+/* backend_user_event.c */
+void user_event_init(struct user_queue *q);
+/** user_event_exit() - a client is told nothing more, and is not polled */
+void user_event_exit(struct user_client *cl);
+/** user_event_hangup() - a pool is gone: whoever waits finds out; locked */
+void user_event_hangup(struct user_pool *up);
+/** user_event() - tell all clients of a pool that chose @type; locked */
+void user_event(struct user_pool *up, uint32_t type, uint64_t value);
+/** user_note() - kvmm_core_config.note */
+void user_note(void *ctx, enum kvmm_core_note what, uint64_t handle,
+	       const struct kvmm_block *b);
+int user_events(struct kvmm_pool *pool, uint64_t mask, unsigned int count);
+int user_event_fd(struct kvmm_pool *pool);
+long user_event_read(struct kvmm_pool *pool, struct kvmm_event *events,
+		     unsigned int n);
 
 #endif /* LIBKVMM_BACKEND_USER_H */

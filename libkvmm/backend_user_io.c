@@ -130,11 +130,14 @@ static void checksum(struct user_area *a, struct io_req *req)
 static void finish_one(struct user_pool *up, struct io_req *req)
 {
 	struct io_group *group = req->group;
+	bool degraded = up->core.degraded;
 	int result = 0;
 
 	if (req->write) {
 		kvmm_core_write_done(&up->core, req->io.handle, req->err,
 				     req->crc);
+		if (up->core.degraded && !degraded)
+			user_event(up, KVMM_EVENT_DEGRADED, -req->err);
 		if (req->err)
 			result = -EIO;
 	} else {

@@ -123,6 +123,8 @@ static int pool_core(struct user_pool *up, const struct kvmm_pool_create *arg)
 		.block_size = arg->block_size,
 		.alloc = table_alloc,
 		.free = table_free,
+		.note = user_note,
+		.ctx = up,
 	};
 
 	if (getrandom(cfg.secret, sizeof(cfg.secret), 0) != sizeof(cfg.secret))
@@ -180,6 +182,7 @@ static struct user_client *client_new(struct user_pool *up, bool rdonly,
 	if (!cl)
 		return NULL;
 	cl->up = up;
+	user_event_init(&cl->queue);
 	cl->pool.kv = up->kv;
 	cl->pool.arena = up->arena;
 	cl->pool.arena_bytes = up->arena_bytes;
@@ -295,6 +298,7 @@ void user_pool_close(struct kvmm_pool *pool)
 	struct user_pool *up = cl->up;
 	bool done;
 
+	user_event_exit(cl);
 	do {
 		pthread_mutex_lock(&up->lock);
 		done = kvmm_core_client_del(&up->core, cl->id, user_now(up));
@@ -329,6 +333,7 @@ int user_pool_destroy(struct kvmm *kv, struct kvmm_pool_destroy *arg)
 		ub->nr_pools--;
 		pthread_mutex_lock(&up->lock);
 		up->gone = true;
+		user_event_hangup(up);
 		pthread_mutex_unlock(&up->lock);
 	}
 	pthread_mutex_unlock(&ub->lock);

@@ -353,6 +353,43 @@ long kvmm_hint(struct kvmm_pool *pool, uint64_t handle, unsigned int permille,
 int kvmm_reclaim(struct kvmm_pool *pool, unsigned int keep,
 		 struct kvmm_reclaim *result);
 
+/**
+ * kvmm_events() - choose what to be told of, see struct kvmm_events
+ * @pool: the pool
+ * @mask: bit N: enum kvmm_event_type N; 0: nothing more
+ * @count: events the queue has room for; 0: 256
+ *
+ * The user backend tells of evicted and lost blocks and of a failing area.
+ * Return: 0 or -errno.
+ */
+int kvmm_events(struct kvmm_pool *pool, uint64_t mask, unsigned int count);
+
+/**
+ * kvmm_event_fd() - what to poll for events
+ * @pool: the pool
+ *
+ * Readable (POLLIN) while there are events, and readable or hung up (POLLHUP)
+ * when the pool was destroyed.  Only to be polled; it stays the library's, and
+ * the same for as long as @pool is open.
+ * Return: the device file; the user backend: an eventfd, or -ENOTCONN where
+ * nothing was chosen.
+ */
+int kvmm_event_fd(struct kvmm_pool *pool);
+
+/**
+ * kvmm_event_read() - take events
+ * @pool: the pool
+ * @events: room for @n
+ * @n: at least 1
+ * @timeout_ms: how long to wait for the first one; 0: not at all; -1: for ever
+ *
+ * Each event is given once, to whichever thread comes first.
+ * Return: events taken, 0: none came in time; -ENOTCONN: nothing was chosen;
+ * -ENODEV: the pool was destroyed, and nothing is left; -EINTR.
+ */
+long kvmm_event_read(struct kvmm_pool *pool, struct kvmm_event *events,
+		     unsigned int n, int timeout_ms);
+
 /* ---- keys ---- */
 
 struct kvmm_keyer;

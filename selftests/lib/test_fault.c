@@ -193,6 +193,7 @@ static void writes_fail(void **state)
 	struct lt *lt = *state;
 	struct kvmm_block_ref refs[N];
 	struct kvmm_pool *pool = lt_pool(lt, NAME, N, 2 * N, 0);
+	struct kvmm_event ev[2];
 	struct kvmm_pool_stat st;
 	struct kvmm_reclaim rc;
 	long out, again;
@@ -200,6 +201,7 @@ static void writes_fail(void **state)
 	int err;
 
 	lt_attach(pool, lt_path(lt), KVMM_SWAP_UNLINK);
+	assert_int_equal(kvmm_events(pool, 1 << KVMM_EVENT_DEGRADED, 0), 0);
 	lt_store(pool, refs, 0, N, 0);
 	signal(SIGXFSZ, SIG_IGN);
 	getrlimit(RLIMIT_FSIZE, &old);
@@ -221,6 +223,10 @@ static void writes_fail(void **state)
 	assert_int_equal(good, 20);
 	st = lt_stat(pool);
 	assert_int_equal(st.degraded, 1);
+	/* told once, however many writes failed */
+	assert_int_equal(kvmm_event_read(pool, ev, 2, 0), 1);
+	assert_int_equal(ev[0].type, KVMM_EVENT_DEGRADED);
+	assert_int_equal(ev[0].value, EFBIG);
 	assert_true(st.write_errors >= 1);
 	assert_int_equal(st.blocks[KVMM_CLEAN], 20);
 	assert_int_equal(st.blocks[KVMM_RESIDENT], N - 20);
