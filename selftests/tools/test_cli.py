@@ -58,7 +58,7 @@ def agreement():
     r = ctl('--help')
     commands = re.findall(r'^  ((?:pool )?[a-z]+)(?: \[?[A-Z]+\]?)?  ',
                           r.out.split('Options of')[0], re.M)
-    ok(r.rc == 0 and len(commands) == 7, 'kvmmctl --help lists 7 commands',
+    ok(r.rc == 0 and len(commands) == 8, 'kvmmctl --help lists 8 commands',
        commands, r)
     man = man_options()
     _, everyone = help_options(r.out)
@@ -88,7 +88,7 @@ def agreement():
           'completion of commands')
     equal(complete('--backend', 'user', 'po'), ['pool'],
           'completion of a command behind an option')
-    equal(complete('pool', ''), ['create', 'list', 'show', 'destroy'],
+    equal(complete('pool', ''), ['create', 'list', 'show', 'events', 'destroy'],
           'completion of pool')
     equal(complete('replay', '--backend', ''), ['auto', 'kernel', 'user'],
           'completion of --backend')
@@ -114,10 +114,15 @@ def errors(trace):
     see = '; see kvmmctl --help'
     bad([], f': a command is missing{see}', 'no command')
     bad(['fly'], f": unknown command 'fly'{see}")
-    bad(['pool'], ': pool needs one of: create, list, show, destroy')
+    bad(['pool'], ': pool needs one of: create, list, show, events, destroy')
     bad(['pool', 'fly'], ": unknown command 'pool fly'; there are: pool "
-        'create, list, show, destroy')
+        'create, list, show, events, destroy')
     bad(['--fly', 'stat'], f': unknown option --fly{see}')
+    bad(['pool', 'events', 'a', '--type', 'evicted,flown'],
+        " pool events: --type: 'flown' is unknown; see kvmmctl pool events "
+        '--help')
+    bad(['pool', 'events', 'a', '--type', ''],
+        ' pool events: --type: no type is given')
     bad(['-x', 'stat'], f': unknown option -x{see}')
     bad(['--json=yes', 'stat'], f': --json=yes takes no value{see}')
     bad(['--backend', 'cloud', 'stat'], " stat: --backend: 'cloud' is unknown; "
@@ -174,6 +179,7 @@ def user_pools():
     for words, tail in ((['pool', 'create', 'a', '--block-size', '64K',
                           '--frames', '8'], 'nothing would be left to use'),
                         (['pool', 'show', 'a'], 'there is none to show'),
+                        (['pool', 'events', 'a'], 'there is none to watch'),
                         (['pool', 'destroy', 'a'], 'there is none to destroy'),
                         (['stat', 'a'], 'there is none to look at')):
         c = ' '.join(words[:1 if words[0] == 'stat' else 2])

@@ -116,6 +116,49 @@ rc=$?
 [ $rc -eq 143 ] && says 'interrupted after' &&
 	[ ! -e "$KVMM_DISK/long.swap" ] && run 0 pool list && ! has replay-
 result $? 'SIGTERM ends a replay, and its pool and file go'
+
+begin
+run 0 pool events "replay-$pid" --type evicted,purged --count 5 &&
+	has '^backend  *kernel' &&
+	[ "$(grep -c '^ *[0-9]*\.[0-9]*  evicted  *[0-9a-f]\{64\}$' $out)" -eq 5 ]
+result $? 'pool events: blocks that are evicted, with their keys'
+run 0 pool events "replay-$pid" --count 3 --json &&
+	[ "$(grep -c '"event": "evicted".*"handle": "0x.*"key": "' $out)" -eq 3 ]
+result $? 'pool events, JSON'
+kill -TERM $pid
+wait $pid
+kvmmctl pool events one >$out 2>$err &
+pid=$!
+i=0
+until grep -q '^backend' $out || [ $i -eq 100 ]; do
+	sleep 0.2
+	i=$((i + 1))
+done
+kill -TERM $pid
+wait $pid
+rc=$?
+[ $rc -eq 0 ] && ! [ -s $err ]
+result $? 'pool events: a signal ends it'
+kvmmctl pool create short --block-size 4K --frames 1 >/dev/null
+kvmmctl pool events short >$out 2>$err &
+pid=$!
+i=0
+until grep -q '^backend' $out || [ $i -eq 100 ]; do
+	sleep 0.2
+	i=$((i + 1))
+done
+kvmmctl pool destroy short --force >/dev/null
+wait $pid
+rc=$?
+[ $rc -eq 0 ] && says '^kvmmctl pool events: short was destroyed$'
+result $? 'pool events: the end of the pool ends it'
+run 1 pool events nothing &&
+	says '^kvmmctl pool events: there is no pool nothing$'
+result $? 'pool events: no such pool'
+run 1 pool events one --type evicted,flown &&
+	says "^kvmmctl pool events: --type: 'flown' is unknown"
+result $? 'pool events: no such type'
+
 begin
 kill -KILL $pid
 wait $pid

@@ -75,6 +75,9 @@ static const struct counter table[] = {
 	{ "output_tokens", AT(output_tokens), "tokens", "generated" },
 	{ "clients_dead", AT(clients_dead), "clients",
 	  "that died holding blocks" },
+	{ "events", AT(events), "events", "queued for clients" },
+	{ "events_lost", AT(events_lost), "events",
+	  "that a client had no room for" },
 };
 
 static uint64_t value(const struct kvmm_pool_stat *st, const struct counter *c)

@@ -39,6 +39,7 @@ enum opt_id {
 	OPT_QUARANTINE,
 	OPT_THREADS,
 	OPT_FORCE,
+	OPT_TYPE,
 	OPT_WATCH,
 	OPT_COUNT,
 	OPT_LIMIT,
@@ -118,7 +119,7 @@ struct ctx {
 };
 
 extern const struct command cmd_pool_create, cmd_pool_list, cmd_pool_show,
-	cmd_pool_destroy, cmd_stat, cmd_replay, cmd_demo;
+	cmd_pool_events, cmd_pool_destroy, cmd_stat, cmd_replay, cmd_demo;
 
 /* main.c */
 

@@ -39,8 +39,8 @@ static const char *opt_name(const struct opt *opts, enum opt_id id)
 static const char *any_opt_name(enum opt_id id)
 {
 	static const struct command *const all[] = {
-		&cmd_pool_create, &cmd_pool_destroy, &cmd_stat, &cmd_replay,
-		&cmd_demo,
+		&cmd_pool_create, &cmd_pool_events, &cmd_pool_destroy,
+		&cmd_stat, &cmd_replay, &cmd_demo,
 	};
 	const char *name = opt_name(global_opts, id);
 

@@ -19,13 +19,25 @@ static const struct opt opts[] = {
 	{ 0, NULL, NULL, NULL },
 };
 
-static const char *features(uint64_t bits, char buf[64])
+/* Names of KVMM_FEATURE_*, by bit. */
+static const char *const feature_names[] = {
+	"io_uring", "checksums", "elastic", "events", "export", "writeback",
+	"numa", "deadlines", "workers",
+};
+
+#define FEATURES_TEXT	128
+
+static const char *features(uint64_t bits, char buf[FEATURES_TEXT])
 {
-	snprintf(buf, 64, "%s%s%s",
-		 bits & KVMM_FEATURE_URING ? "io_uring" : "",
-		 bits & KVMM_FEATURE_URING && bits & KVMM_FEATURE_CHECKSUM ?
-		 ", " : "",
-		 bits & KVMM_FEATURE_CHECKSUM ? "checksums" : "");
+	size_t at = 0;
+
+	buf[0] = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(feature_names); i++) {
+		if (bits >> i & 1)
+			at += (size_t)snprintf(buf + at, FEATURES_TEXT - at,
+					       "%s%s", at ? ", " : "",
+					       feature_names[i]);
+	}
 	return buf;
 }
 
@@ -51,7 +63,7 @@ static int print_pool(const struct kvmm_pool_entry *e, void *arg)
 static int overview(struct ctx *ctx)
 {
 	struct kvmm_info info = { 0 };
-	char a[SIZE_TEXT], feat[64];
+	char a[SIZE_TEXT], feat[FEATURES_TEXT];
 	json_t *list;
 	int rc;
 
