@@ -85,9 +85,16 @@ check-vm: setup-vm
 
 # What the folders bring for these: demo-run, demo-vm-run, bench-run,
 # install-NAME.
+# With llama.cpp where its library is here already, else made-up blocks.
 demo: setup-demo
 	@$(MAKE) --no-print-directory -s all
-	@$(MAKE) --no-print-directory -s demo-run
+	@if tools/llama/find.sh --build $(B) >/dev/null 2>&1 && \
+		$(MAKE) --no-print-directory -s llama LLAMA_FETCH=; then \
+		$(MAKE) --no-print-directory -s demo-llama-run; \
+	else \
+		$(MAKE) --no-print-directory -s demo-run && echo && \
+		echo 'make demo-llama shows it with llama.cpp, which it fetches (20 MB).'; \
+	fi
 
 demo-vm: setup-vm
 	@$(MAKE) --no-print-directory -s all modules
@@ -113,6 +120,7 @@ help:
 	@echo 'all        library, tools and tests programs'
 	@echo 'modules    kvmm.ko for the stock kernel the tests boot; KDIR=... for another'
 	@echo 'demo       the main job on the user backend, half a minute once built, no module'
+	@echo 'demo-llama the same with llama.cpp, whose library is fetched'
 	@echo 'demo-vm    the same on kvmm.ko in a virtual machine'
 	@echo 'check      every test; installs what is missing'
 	@echo 'check-vm   only the tests of the kernel module'

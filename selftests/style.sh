@@ -91,7 +91,8 @@ for f in $(git ls-files '*.sh' .ci/run); do
 done
 result "shell scripts parse" "$out"
 
-# gcc 12's analyzer does not know vector types, which content.c is made of.
+# gcc 12's analyzer does not know vector types, which content.c is made of; one
+# file needs libllama's header.
 analyze() {
 	gcc -std=gnu11 -O1 -fanalyzer -D_GNU_SOURCE -DKVMM_VERSION='""' \
 		-Iuapi -Ilibkvmm/include -Ikmod -Ilibkvmm -c "$1" -o /dev/null \
@@ -99,7 +100,8 @@ analyze() {
 }
 export -f analyze
 result "gcc -fanalyzer: library and tools" "$(git ls-files 'libkvmm/*.c' \
-	'tools/*.c' 'kmod/core/*.c' ':!tools/kvmmctl/content.c' |
+	'tools/*.c' 'kmod/core/*.c' ':!tools/kvmmctl/content.c' \
+	':!tools/llama/engine_llama.c' |
 	xargs -P "$(nproc)" -I{} bash -c 'analyze {}')"
 
 echo "1..$n"
