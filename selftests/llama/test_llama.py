@@ -263,7 +263,7 @@ def compares(model, tmp):
 def second_compiler():
     """The one file that the other suite does not build with clang."""
     with open(os.path.join(os.path.dirname(PROGRAM), '../../found.mk')) as f:
-        found = dict(x.strip().split(' := ') for x in f if ' := ' in x)
+        found = dict(x.rstrip('\n').split(' := ') for x in f)
     cc = found['LLAMA_CC'].split()
     try:
         p = subprocess.run(
