@@ -134,7 +134,7 @@ apt()
 		-o "Dir::Etc::SourceList=$tmp/sources.list" -o Dir::Etc::SourceParts=/dev/null \
 		-o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
 		-o "Dir::State::status=$tmp/status" -o APT::Sandbox::User=root \
-		-o Acquire::Check-Valid-Until=false -o Acquire::Retries=3 \
+		-o Acquire::Check-Valid-Until=false -o Acquire::Retries=1 -o Acquire::http::Timeout=20 \
 		-o Acquire::Languages=none -o APT::Architecture=amd64 \
 		-o APT::Install-Recommends=false -o Debug::NoLocking=1 "$@"
 }
