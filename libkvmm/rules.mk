@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 #
-# libkvmm.so and libkvmm.a: the library's own files and the core it shares with
-# the kernel module.
+# libkvmm.so and libkvmm.a: the library's own files, the core it shares with the
+# kernel module, and the GPU shim.
 
-LIBKVMM_OBJ := $(patsubst %.c,$(O)/%.o,$(filter-out libkvmm/example.c, \
-	$(wildcard libkvmm/*.c)) $(wildcard kmod/core/*.c))
+LIBKVMM_OBJ := $(patsubst %.c,$(O)/%.o,$(filter-out libkvmm/example%.c, \
+	$(wildcard libkvmm/*.c)) $(wildcard kmod/core/*.c) \
+	$(wildcard gpu-shim/*.c))
 LIBKVMM_SO := $(O)/libkvmm.so.0
 LIBKVMM_A := $(O)/libkvmm.a
 LIBKVMM_LIBS := -luring -lisal -lcrypto
@@ -47,6 +48,8 @@ install-lib: $(LIBKVMM_A) $(LIBKVMM_SO) $(O)/libkvmm.pc
 	ln -sf libkvmm.so.0 $(DESTDIR)$(LIBDIR)/libkvmm.so
 	install -m 644 $(O)/libkvmm.pc $(DESTDIR)$(LIBDIR)/pkgconfig/libkvmm.pc
 	install -m 644 libkvmm/include/kvmm.h $(DESTDIR)$(PREFIX)/include/kvmm.h
+	install -m 644 libkvmm/include/kvmm_engine.h \
+		$(DESTDIR)$(PREFIX)/include/kvmm_engine.h
 	install -m 644 uapi/linux/kvmm.h \
 		$(DESTDIR)$(PREFIX)/include/linux/kvmm.h
 	install -m 644 $(LIBKVMM_MAN3) $(DESTDIR)$(PREFIX)/share/man/man3/

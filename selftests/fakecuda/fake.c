@@ -234,6 +234,33 @@ FAKE_EXPORT int fakecuda_failed(void)
 	return n;
 }
 
+FAKE_EXPORT void fakecuda_fail(const char *name, unsigned int nth,
+			       unsigned int code)
+{
+	unsigned int i, calls = fakecuda_calls(name);
+
+	pthread_mutex_lock(&fake.lock);
+	for (i = 0; i < FAKE_FAILS && fake.fail[i].nth; i++)
+		;
+	if (i < FAKE_FAILS) {
+		snprintf(fake.fail[i].name, sizeof(fake.fail[i].name), "%s",
+			 name);
+		fake.fail[i].nth = calls + nth;
+		fake.fail[i].code = code;
+	}
+	pthread_mutex_unlock(&fake.lock);
+}
+
+FAKE_EXPORT void fakecuda_lose(unsigned int code)
+{
+	struct fake_obj *obj;
+
+	pthread_mutex_lock(&fake.lock);
+	for (obj = fake.objs[FAKE_CTX]; obj; obj = obj->next)
+		((struct fake_ctx *)obj)->sticky = code;
+	pthread_mutex_unlock(&fake.lock);
+}
+
 static void free_obj(struct fake_obj *obj)
 {
 	struct fake_range *range = (struct fake_range *)obj;

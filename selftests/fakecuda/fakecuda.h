@@ -33,6 +33,16 @@ unsigned int fakecuda_calls(const char *name);
 /** fakecuda_failed() - did the injected failure happen */
 int fakecuda_failed(void);
 
+/** fakecuda_fail() - the @nth call from now on fails with @code, as by
+ * FAKECUDA_FAIL, of which there are four at most
+ */
+void fakecuda_fail(const char *name, unsigned int nth, unsigned int code);
+
+/** fakecuda_lose() - the device is lost: contexts run nothing any more, and
+ * every call returns @code
+ */
+void fakecuda_lose(unsigned int code);
+
 /** fakecuda_peek(), fakecuda_poke() - device memory, read or written at once,
  * past all streams; 0: it is device memory
  */

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Engines: a client of a pool joined with a device and a layout.  Opening,
+ * closing, and the pool's memory that the device can reach.
+ */
+#include "engine.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ENGINE_FLAGS	(KVMM_ENGINE_BY_INDEX | KVMM_ENGINE_LAZY)
+#define DEFAULT_JOBS	1024
+#define DEFAULT_IO	2
+#define MAX_IO		64
+/* Memory registered at once where some of it is not online yet. */
+#define SMALL_PIECE	(2UL << 20)
+
+uint64_t eng_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* Threads of the library take no signals: those belong to the program. */
+int eng_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(thread, NULL, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -err;
+}
+
+static int reach_piece(struct kvmm_engine *eng, unsigned int piece)
+{
+	struct kvmm_pool *pool = eng->pool;
+	unsigned int first = piece * eng->piece_frames;
+	unsigned int count = pool->nr_frames - first;
+	char why[256];
+	int err;
+
+	if (count > eng->piece_frames)
+		count = eng->piece_frames;
+	err = kvmm_gpu_register(eng->gpu,
+				(char *)pool->arena +
+					((size_t)first << pool->block_shift),
+				(size_t)count << pool->block_shift);
+	if (!err) {
+		__atomic_store_n(&eng->piece_done[piece], 1, __ATOMIC_RELEASE);
+		return 0;
+	}
+	kvmm_gpu_error(eng->gpu, why, sizeof(why));
+	kvmm_log(pool->kv, KVMM_LOG_WARNING,
+		 "frames %u to %u can't be registered: %s", first,
+		 first + count - 1, why);
+	return err;
+}
+
+static int reach_frame(struct kvmm_engine *eng, unsigned int frame)
+{
+	unsigned int piece = frame / eng->piece_frames;
+	int err = 0;
+
+	if (frame >= eng->pool->nr_frames)
+		return -EINVAL;
+	if (__atomic_load_n(&eng->piece_done[piece], __ATOMIC_ACQUIRE))
+		return 0;
+	pthread_mutex_lock(&eng->reg_lock);
+	if (!eng->piece_done[piece])
+		err = reach_piece(eng, piece);
+	pthread_mutex_unlock(&eng->reg_lock);
+	return err;
+}
+
+void eng_reach(struct kvmm_engine *eng, struct kvmm_block_ref *refs,
+	       unsigned int n)
+{
+	struct kvmm_block_ref pin;
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < n; i++) {
+		if (refs[i].result < 0)
+			continue;
+		err = reach_frame(eng, refs[i].frame);
+		if (!err)
+			continue;
+		pin = refs[i];
+		kvmm_unpin(eng->pool, &pin, 1);
+		refs[i].result = err;
+	}
+}
+
+/* Pieces: as large as can be where all memory is online, else small ones. */
+static int reach_init(struct kvmm_engine *eng, bool lazy)
+{
+	struct kvmm_pool_stat st = { 0 };
+	struct kvmm_pool *pool = eng->pool;
+	size_t piece = KVMM_GPU_MAX_CHUNK;
+	unsigned int i;
+	int err = kvmm_pool_stat(pool, &st);
+
+	if (err)
+		return err;
+	if (st.frames_online < st.nr_frames || st.nr_elastic) {
+		piece = (size_t)st.chunk_frames << pool->block_shift;
+		if (piece < SMALL_PIECE)
+			piece = SMALL_PIECE;
+		if (piece > KVMM_GPU_MAX_CHUNK)
+			piece = KVMM_GPU_MAX_CHUNK;
+		lazy = true;
+	}
+	eng->piece_frames = piece >> pool->block_shift;
+	if (!eng->piece_frames)
+		eng->piece_frames = 1;
+	eng->nr_pieces = (pool->nr_frames - 1) / eng->piece_frames + 1;
+	eng->piece_done = calloc(eng->nr_pieces, 1);
+	if (!eng->piece_done)
+		return -ENOMEM;
+	for (i = 0; i < eng->nr_pieces && !lazy && !err; i++)
+		err = reach_piece(eng, i);
+	return err;
+}
+
+static int open_gpu(struct kvmm_engine *eng, const struct kvmm_gpu_opts *opts)
+{
+	struct kvmm_gpu_info info;
+	char why[256] = "";
+	int err = kvmm_gpu_open(&eng->gpu, opts, why, sizeof(why));
+
+	if (err) {
+		kvmm_log(eng->pool->kv, KVMM_LOG_ERROR, "no device: %s", why);
+		return err;
+	}
+	kvmm_gpu_info(eng->gpu, &info);
+	eng->host = !strcmp(info.backend, "host");
+	return 0;
+}
+
+static int copy_opts(struct kvmm_engine *eng,
+		     const struct kvmm_engine_opts *o)
+{
+	size_t parts;
+	int err;
+
+	if (o->flags & ~ENGINE_FLAGS || o->device > KVMM_DEVICE_HOST)
+		return -EINVAL;
+	eng->nr_parts = o->nr_parts ? o->nr_parts : 1;
+	eng->part = o->part;
+	eng->max_jobs = o->max_jobs ? o->max_jobs : DEFAULT_JOBS;
+	eng->nr_io = o->io_threads ? o->io_threads : DEFAULT_IO;
+	if (eng->nr_parts > KVMM_MAX_PARTS || eng->part >= eng->nr_parts ||
+	    eng->max_jobs > KVMM_MAX_JOBS || eng->nr_io > MAX_IO)
+		return -EINVAL;
+	if (o->hooks)
+		eng->hooks = *o->hooks;
+	err = kvmm_engine_cost(eng, o->cost);
+	if (!err)
+		err = lay_init(&eng->lay, o->layout);
+	if (err)
+		return err;
+	if (__builtin_mul_overflow(eng->lay.bytes, eng->nr_parts, &parts) ||
+	    parts > eng->block_size)
+		return -E2BIG;
+	return o->filter ? filter_new(&eng->filter, o->filter) : 0;
+}
+
+static int alloc_tables(struct kvmm_engine *eng)
+{
+	size_t runs = (size_t)eng->lay.nr_runs * eng->lay.gpu_blocks;
+
+	eng->max_runs = runs > RUN_LOT ? runs : RUN_LOT;
+	eng->table = calloc(eng->max_jobs, sizeof(*eng->table));
+	eng->io = calloc(eng->nr_io, sizeof(*eng->io));
+	eng->copies = calloc(COPY_LOT, sizeof(*eng->copies));
+	eng->runs = calloc(eng->max_runs, sizeof(*eng->runs));
+	if (!eng->table || !eng->io || !eng->copies || !eng->runs)
+		return -ENOMEM;
+	eng->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return eng->fd < 0 ? -errno : 0;
+}
+
+static int start_lane(struct kvmm_engine *eng, enum kvmm_way way)
+{
+	struct lane *lane = &eng->lane[way];
+	int err;
+
+	lane->eng = eng;
+	lane->way = way;
+	TAILQ_INIT(&lane->queue);
+	err = kvmm_gpu_stream_create(eng->gpu, &lane->stream);
+	if (err)
+		return err;
+	pthread_cond_init(&lane->more, NULL);
+	err = eng_thread(&lane->thread, lane_main, lane);
+	if (err) {
+		pthread_cond_destroy(&lane->more);
+		kvmm_gpu_stream_destroy(lane->stream);
+		return err;
+	}
+	eng->nr_lanes++;
+	return 0;
+}
+
+static int start_threads(struct kvmm_engine *eng)
+{
+	unsigned int want = eng->nr_io, i;
+	int err;
+
+	eng->nr_io = 0;
+	err = start_lane(eng, KVMM_WAY_OUT);
+	if (!err)
+		err = start_lane(eng, KVMM_WAY_IN);
+	for (i = 0; i < want && !err; i++) {
+		eng->io[i].eng = eng;
+		err = eng_thread(&eng->io[i].thread, io_main, &eng->io[i]);
+		if (!err)
+			eng->nr_io++;
+	}
+	if (!err)
+		err = eng_thread(&eng->dispatcher, dispatcher_main, eng);
+	if (err)
+		return err;
+	eng->have_dispatcher = true;
+	return hooks_start(eng);
+}
+
+static void cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+int eng_open_on(struct kvmm_pool *pool, const struct kvmm_engine_opts *opts,
+		const struct kvmm_gpu_opts *gpu_opts, struct kvmm_engine **out)
+{
+	struct kvmm_engine_opts o;
+	struct kvmm_engine *eng;
+	int err;
+
+	if (!pool || !opts || !out)
+		return kvmm_ret(-EINVAL);
+	err = kvmm_copy_opts(&o, sizeof(o), opts, sizeof(o));
+	if (err)
+		return kvmm_ret(err);
+	eng = calloc(1, sizeof(*eng));
+	if (!eng)
+		return kvmm_ret(-ENOMEM);
+	eng->pool = pool;
+	eng->block_size = kvmm_pool_block_size(pool);
+	eng->fd = -1;
+	pthread_mutex_init(&eng->lock, NULL);
+	pthread_mutex_init(&eng->reg_lock, NULL);
+	cond_init(&eng->changed);
+	cond_init(&eng->work);
+	cond_init(&eng->io_work);
+	TAILQ_INIT(&eng->ready);
+	TAILQ_INIT(&eng->io_queue);
+	TAILQ_INIT(&eng->done);
+	err = copy_opts(eng, &o);
+	if (!err)
+		err = alloc_tables(eng);
+	if (!err)
+		err = open_gpu(eng, gpu_opts);
+	if (!err)
+		err = reach_init(eng, o.flags & KVMM_ENGINE_LAZY);
+	if (!err)
+		err = start_threads(eng);
+	if (err) {
+		kvmm_engine_close(eng);
+		return kvmm_ret(err);
+	}
+	*out = eng;
+	return 0;
+}
+
+int kvmm_engine_open(struct kvmm_pool *pool,
+		     const struct kvmm_engine_opts *opts,
+		     struct kvmm_engine **out)
+{
+	static const enum kvmm_gpu_backend backend[] = {
+		[KVMM_DEVICE_AUTO] = KVMM_GPU_AUTO,
+		[KVMM_DEVICE_CUDA] = KVMM_GPU_CUDA,
+		[KVMM_DEVICE_HOST] = KVMM_GPU_HOST,
+	};
+	struct kvmm_gpu_opts gpu = { 0 };
+	struct kvmm_engine_opts o;
+	int err;
+
+	if (!opts)
+		return kvmm_ret(-EINVAL);
+	err = kvmm_copy_opts(&o, sizeof(o), opts, sizeof(o));
+	if (!err && o.device > KVMM_DEVICE_HOST)
+		err = -EINVAL;
+	if (err)
+		return kvmm_ret(err);
+	gpu.backend = backend[o.device];
+	gpu.flags = o.flags & KVMM_ENGINE_BY_INDEX ? KVMM_GPU_BY_INDEX : 0;
+	gpu.index = o.index;
+	gpu.pci = o.pci;
+	gpu.libcuda = o.libcuda;
+	return eng_open_on(pool, opts, &gpu, out);
+}
+
+/* Ends every job; those with copies under way end when these have. */
+static void end_jobs(struct kvmm_engine *eng)
+{
+	unsigned int i;
+
+	pthread_mutex_lock(&eng->lock);
+	for (i = 0; i < eng->max_jobs && eng->table; i++) {
+		struct job *job = eng->table[i];
+		uint64_t id;
+
+		if (!job || job->ended)
+			continue;
+		id = job->id;
+		pthread_mutex_unlock(&eng->lock);
+		kvmm_job_end(eng, id);
+		pthread_mutex_lock(&eng->lock);
+	}
+	while (eng->nr_jobs)
+		pthread_cond_wait(&eng->changed, &eng->lock);
+	eng->stop = true;
+	pthread_cond_broadcast(&eng->work);
+	pthread_cond_broadcast(&eng->io_work);
+	for (i = 0; i < eng->nr_lanes; i++)
+		pthread_cond_broadcast(&eng->lane[i].more);
+	pthread_mutex_unlock(&eng->lock);
+}
+
+void kvmm_engine_close(struct kvmm_engine *eng)
+{
+	unsigned int i;
+
+	if (!eng)
+		return;
+	hooks_stop(eng);
+	end_jobs(eng);
+	if (eng->have_dispatcher)
+		pthread_join(eng->dispatcher, NULL);
+	for (i = 0; i < eng->nr_io && eng->nr_lanes; i++)
+		pthread_join(eng->io[i].thread, NULL);
+	for (i = 0; i < eng->nr_lanes; i++) {
+		pthread_join(eng->lane[i].thread, NULL);
+		pthread_cond_destroy(&eng->lane[i].more);
+		kvmm_gpu_stream_destroy(eng->lane[i].stream);
+	}
+	for (i = 0; i < eng->nr_events; i++)
+		kvmm_gpu_event_destroy(eng->events[i]);
+	free(eng->events);
+	if (eng->gpu && kvmm_gpu_close(eng->gpu))
+		kvmm_log(eng->pool->kv, KVMM_LOG_ERROR,
+			 "the device could not be closed");
+	if (eng->fd >= 0)
+		close(eng->fd);
+	filter_free(eng->filter);
+	lay_free(&eng->lay);
+	free(eng->piece_done);
+	free(eng->table);
+	free(eng->io);
+	free(eng->copies);
+	free(eng->runs);
+	pthread_cond_destroy(&eng->changed);
+	pthread_cond_destroy(&eng->work);
+	pthread_cond_destroy(&eng->io_work);
+	pthread_mutex_destroy(&eng->reg_lock);
+	pthread_mutex_destroy(&eng->lock);
+	free(eng);
+}
+
+const char *kvmm_engine_device(const struct kvmm_engine *eng)
+{
+	return eng->host ? "host" : "cuda";
+}
+
+int kvmm_engine_fd(const struct kvmm_engine *eng)
+{
+	return eng->fd;
+}
