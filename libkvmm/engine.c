@@ -181,10 +181,12 @@ static int alloc_tables(struct kvmm_engine *eng)
 
 	eng->max_runs = runs > RUN_LOT ? runs : RUN_LOT;
 	eng->table = calloc(eng->max_jobs, sizeof(*eng->table));
+	eng->events = calloc(EVENT_CACHE, sizeof(*eng->events));
 	eng->io = calloc(eng->nr_io, sizeof(*eng->io));
 	eng->copies = calloc(COPY_LOT, sizeof(*eng->copies));
 	eng->runs = calloc(eng->max_runs, sizeof(*eng->runs));
-	if (!eng->table || !eng->io || !eng->copies || !eng->runs)
+	if (!eng->table || !eng->events || !eng->io || !eng->copies ||
+	    !eng->runs)
 		return -ENOMEM;
 	eng->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return eng->fd < 0 ? -errno : 0;

@@ -33,6 +33,8 @@
 #define COPY_LOT	64
 /* Runs in one call, or those of one block where it has more. */
 #define RUN_LOT		4096
+/* Events that are kept to be used again. */
+#define EVENT_CACHE	1024
 
 enum blk {
 	BLK_OPEN,
@@ -43,6 +45,9 @@ enum blk {
 	BLK_DROP,
 	BLK_END,
 };
+
+/* The part of a job's number that is its place in the table. */
+#define SLOT_BITS	16
 
 struct job;
 TAILQ_HEAD(job_list, job);
@@ -129,6 +134,7 @@ struct job {
 	int fd;
 	bool in_ready;
 	bool in_io;
+
 	TAILQ_ENTRY(job) ready_link;
 	TAILQ_ENTRY(job) io_link;
 	TAILQ_ENTRY(job) lane_link;
@@ -226,7 +232,7 @@ struct kvmm_engine {
 	struct job_list io_queue;
 	struct job_list done;
 	struct kvmm_gpu_event **events;
-	unsigned int nr_events, max_events;
+	unsigned int nr_events;
 	bool stop;
 	bool lost;
 	int fd;
@@ -267,13 +273,14 @@ int eng_open_on(struct kvmm_pool *pool, const struct kvmm_engine_opts *opts,
 void eng_reach(struct kvmm_engine *eng, struct kvmm_block_ref *refs,
 	       unsigned int n);
 
-/* job.c; those with _locked want the lock */
+/* job.c, job_ask.c; those with _locked want the lock */
 struct job *job_new(struct kvmm_engine *eng, const struct kvmm_transfer *req,
 		    bool out, int *err);
 int job_submit(struct job *job, uint64_t *id);
 void job_put_locked(struct job *job);
 void job_kick_locked(struct job *job);
 void job_finish(struct job *job, int err);
+void job_remove_locked(struct job *job);
 void job_io_locked(struct job *job);
 unsigned int job_leading(const struct job *job);
 bool job_good(const struct job *job, unsigned int i);

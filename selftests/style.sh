@@ -63,7 +63,8 @@ if [ -x "$scripts/checkpatch.pl" ] || [ -r "$scripts/checkpatch.pl" ]; then
 	result "checkpatch: userspace code" "$(xargs -P "$(nproc)" -n 20 \
 		bash -c 'checkpatch "$0" "" "$@"' "$ignore" <<<"$user_code")"
 	result "kernel-doc: public headers" "$(perl "$scripts/kernel-doc" -none \
-		uapi/linux/kvmm.h libkvmm/include/kvmm.h 2>&1)"
+		uapi/linux/kvmm.h libkvmm/include/kvmm.h \
+		libkvmm/include/kvmm_engine.h 2>&1)"
 else
 	skip "checkpatch, kernel-doc" "not fetched: make kselftest-headers"
 fi

@@ -561,6 +561,9 @@ struct kvmm_job_info {
 
 /**
  * kvmm_job_info() - see struct kvmm_job_info
+ * @engine: the engine
+ * @job: the job
+ * @info: set
  *
  * Return: 0; -ESTALE: no such job (any more), here and below.
  */
@@ -637,8 +640,10 @@ int kvmm_job_skip(struct kvmm_engine *engine, uint64_t job, unsigned int first);
 
 /**
  * kvmm_job_fd() - a descriptor that is readable when the job is done
+ * @engine: the engine
+ * @job: the job
  *
- * Don't read it; it is closed by kvmm_job_end().  Return: fd or -errno.
+ * Don't read it.  It is closed by kvmm_job_end().  Return: fd or -errno.
  */
 int kvmm_job_fd(struct kvmm_engine *engine, uint64_t job);
 
@@ -655,6 +660,8 @@ long kvmm_job_next(struct kvmm_engine *engine, uint64_t *jobs, unsigned int n);
 
 /**
  * kvmm_job_end() - forget a job
+ * @engine: the engine
+ * @job: the job
  *
  * One that is not done is cancelled, and goes when its copies have ended.  Each
  * job must be ended; its number then means nothing any more, and is not used

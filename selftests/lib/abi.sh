@@ -8,7 +8,7 @@
 
 set -u
 out=$1
-header=libkvmm/include/kvmm.h
+header="libkvmm/include/kvmm.h libkvmm/include/kvmm_engine.h"
 uapi=uapi/linux/kvmm.h
 so=$out/libkvmm.so.0
 tmp=$out/lib-abi
@@ -51,6 +51,7 @@ empty()
 functions()
 {
 	# declarations: a name before a bracket, at the start of a line
+	# shellcheck disable=SC2086
 	sed -e 's|/\*.*\*/||' $header | tr '\n' ' ' |
 		grep -oE '\bkvmm_[a-z_]+\([^;{]*\);' |
 		sed 's/(.*//' | sort -u
@@ -77,7 +78,7 @@ sed -n 's/^NUMBER(\(KVMM_[A-Z_]*\),.*/\1/p' selftests/lib/uapi_layout.c |
 comm -23 "$tmp/defines" "$tmp/numbers" >"$tmp/missing"
 ok "every number is covered" empty "$tmp/missing"
 
-echo '#include <kvmm.h>' >"$tmp/c.c"
+echo '#include <kvmm_engine.h>' >"$tmp/c.c"
 echo 'int main(void) { return 0; }' >>"$tmp/c.c"
 cp "$tmp/c.c" "$tmp/cc.cc"
 flags="-Wall -Wextra -pedantic -Werror -Iuapi -Ilibkvmm/include -fsyntax-only"
@@ -99,7 +100,7 @@ ok "every symbol has a version" empty "$tmp/unversioned"
 ok "the soname" grep -q 'SONAME.*\[libkvmm.so.0\]' <(readelf -d "$so")
 
 # writable data would be state shared by all users of the library
-size -A "$out"/libkvmm/*.o "$out"/kmod/core/*.o |
+size -A "$out"/libkvmm/*.o "$out"/kmod/core/*.o "$out"/gpu-shim/*.o |
 	awk '/^build/ || /:$/ { file = $1 }
 	     ($1 ~ /^\.(data|bss|tdata|tbss)$/) && $2 > 0 { print file, $1, $2 }' \
 	>"$tmp/state"
@@ -108,7 +109,7 @@ ok "no global state" empty "$tmp/state"
 ok "install" make --no-print-directory install-lib PREFIX=/usr \
 	DESTDIR="$PWD/$tmp/root"
 root=$PWD/$tmp/root/usr
-for f in include/kvmm.h include/linux/kvmm.h lib/libkvmm.a lib/libkvmm.so \
+for f in include/kvmm.h include/kvmm_engine.h include/linux/kvmm.h lib/libkvmm.a lib/libkvmm.so \
 	lib/libkvmm.so.0 lib/pkgconfig/libkvmm.pc share/man/man3/kvmm_open.3 \
 	share/man/man3/kvmm_swap_in.3; do
 	ok "installed: $f" test -r "$root/$f"
