@@ -33,6 +33,42 @@ static inline unsigned int kvmm_frame_page_shift(const struct kvmm_pool *pool)
 	return pool->block_shift - PAGE_SHIFT;
 }
 
+/* Frames of one huge page; larger frames come and go one by one. */
+static inline u32 kvmm_unit_frames(const struct kvmm_pool *pool)
+{
+	if (pool->block_shift >= PMD_SHIFT)
+		return 1;
+	return 1U << (PMD_SHIFT - pool->block_shift);
+}
+
+/**
+ * struct kvmm_fill - a populate in progress
+ * @pool: the pool
+ * @node: in the list of @pool; its lock
+ * @left: frames that it still has to do; the same lock
+ * @cancelled: it is to end; written under that lock
+ */
+struct kvmm_fill {
+	struct kvmm_pool *pool;
+	struct list_head node;
+	u32 left;
+	bool cancelled;
+};
+
+/* ---- populate.c ---- */
+
+int kvmm_populate_unit(struct kvmm_fill *fill, u32 first, u32 last);
+
+/* ---- fill.c ---- */
+
+int kvmm_fill_begin(struct kvmm_fill *fill, struct kvmm_pool *pool, u32 frames);
+void kvmm_fill_step(struct kvmm_fill *fill, u32 frames);
+void kvmm_fill_end(struct kvmm_fill *fill);
+int kvmm_fill_cancel(struct kvmm_pool *pool);
+int kvmm_fill_async(struct kvmm_pool *pool, u32 first, u32 end, u32 workers);
+
+/* ---- arena.c ---- */
+
 unsigned int kvmm_frames_of(const struct kvmm_pool *pool, pgoff_t start,
 			    pgoff_t end);
 void kvmm_arena_release(struct kvmm_pool *pool, pgoff_t start, pgoff_t end);

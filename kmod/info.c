@@ -58,7 +58,7 @@ int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg)
 	a->abi = KVMM_ABI;
 	a->nr_pools = kvmm_pools_count();
 	a->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS |
-		KVMM_FEATURE_NUMA;
+		KVMM_FEATURE_NUMA | KVMM_FEATURE_WORKERS;
 	if (IS_ENABLED(CONFIG_IO_URING))
 		a->features |= KVMM_FEATURE_URING;
 	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
@@ -103,6 +103,7 @@ void kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 	st->events_lost = pool->events_lost;
 	st->frames_misplaced = pool->frames_misplaced;
 	st->exports = pool->nr_exports;
+	st->frames_populating = pool->frames_populating;
 }
 
 int kvmm_do_pool_stat(struct kvmm_client *client, struct file *file, void *arg)

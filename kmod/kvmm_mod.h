@@ -45,7 +45,7 @@
 
 #include "core/core.h"
 
-#define KVMM_UNIT_LOCKS		16
+#define KVMM_UNIT_LOCKS		KVMM_MAX_WORKERS
 
 /**
  * struct kvmm_arena - the memory of a pool: one shmem file
@@ -103,6 +103,10 @@ enum kvmm_pool_state {
  * @dead: destroyed: nothing below may be used, @core has no tables
  * @now_ms: the manual clock
  * @frames_misplaced: frames whose memory is not on @nodes
+ * @fills: struct kvmm_fill: populates in progress
+ * @fills_cancelled: of those, told to end; waited for on @wait
+ * @frames_populating: frames that they still have to do
+ * @has_crew: one of them is by workers; waited for on @wait
  * @area: the swap area or NULL; holds one reference
  * @inflight: struct kvmm_op by block index, from the core's decision to its
  *	done call
@@ -150,6 +154,10 @@ struct kvmm_pool {
 	bool dead;
 	u64 now_ms;
 	u32 frames_misplaced;
+	struct list_head fills;
+	u32 fills_cancelled;
+	u32 frames_populating;
+	bool has_crew;
 	struct kvmm_area *area;
 	DECLARE_HASHTABLE(inflight, 8);
 	unsigned int nr_inflight;
@@ -266,6 +274,7 @@ extern unsigned int kvmm_max_pools;
 extern unsigned long kvmm_max_bytes;
 extern struct workqueue_struct *kvmm_done_wq;
 extern struct workqueue_struct *kvmm_issue_wq;
+extern struct workqueue_struct *kvmm_populate_wq;
 
 /* ---- dev.c ---- */
 
@@ -320,12 +329,18 @@ extern atomic64_t kvmm_pinned_bytes;
 
 int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg);
 
+/* ---- fill.c ---- */
+
+void kvmm_fill_drain(struct kvmm_pool *pool);
+
 /* ---- place.c ---- */
 
 int kvmm_place_check(const struct kvmm_pool_create *a);
 void kvmm_place_init(struct kvmm_pool *pool, const struct kvmm_pool_create *a);
 void kvmm_place_exit(struct kvmm_pool *pool);
 void kvmm_place_option(const struct kvmm_pool *pool, char *buf, size_t size);
+unsigned int kvmm_place_cpus(const struct kvmm_pool *pool);
+int kvmm_place_worker(const struct kvmm_pool *pool, unsigned int i);
 bool kvmm_place_refuses(const struct kvmm_pool *pool, int nid);
 u32 kvmm_place_misplaced(struct kvmm_pool *pool, u32 first, u32 last);
 

@@ -20,6 +20,8 @@ MODULE_PARM_DESC(max_bytes,
 /* Completions, in order; and I/O that could not be issued without blocking. */
 struct workqueue_struct *kvmm_done_wq;
 struct workqueue_struct *kvmm_issue_wq;
+/* Zeroing memory. */
+struct workqueue_struct *kvmm_populate_wq;
 
 static struct miscdevice kvmm_misc = {
 	.minor = MISC_DYNAMIC_MINOR,
@@ -43,9 +45,14 @@ static int __init kvmm_init(void)
 		ret = -ENOMEM;
 		goto err_done_wq;
 	}
+	kvmm_populate_wq = alloc_workqueue("kvmm_populate", WQ_UNBOUND, 0);
+	if (!kvmm_populate_wq) {
+		ret = -ENOMEM;
+		goto err_issue_wq;
+	}
 	ret = kvmm_sysfs_init();
 	if (ret)
-		goto err_issue_wq;
+		goto err_populate_wq;
 	ret = misc_register(&kvmm_misc);
 	if (ret)
 		goto err_sysfs;
@@ -53,6 +60,8 @@ static int __init kvmm_init(void)
 
 err_sysfs:
 	kvmm_sysfs_exit();
+err_populate_wq:
+	destroy_workqueue(kvmm_populate_wq);
 err_issue_wq:
 	destroy_workqueue(kvmm_issue_wq);
 err_done_wq:
@@ -65,6 +74,7 @@ static void __exit kvmm_exit(void)
 {
 	misc_deregister(&kvmm_misc);
 	kvmm_sysfs_exit();
+	destroy_workqueue(kvmm_populate_wq);
 	destroy_workqueue(kvmm_issue_wq);
 	destroy_workqueue(kvmm_done_wq);
 }

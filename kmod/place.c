@@ -11,6 +11,7 @@
 #include <linux/mm.h>
 #include <linux/nodemask.h>
 #include <linux/pagemap.h>
+#include <linux/topology.h>
 
 #include "arena.h"
 #include "compat/compat.h"
@@ -101,6 +102,37 @@ void kvmm_place_option(const struct kvmm_pool *pool, char *buf, size_t size)
 	else if (pool->nodes_prefer)
 		mode = "prefer";
 	snprintf(buf, size, "mpol=%s:%*pbl", mode, nodemask_pr_args(&mask));
+}
+
+/** kvmm_place_cpus() - processors of the nodes that memory comes from */
+unsigned int kvmm_place_cpus(const struct kvmm_pool *pool)
+{
+	unsigned int n = 0;
+	nodemask_t mask;
+	int nid;
+
+	if (!pool->nodes)
+		return cpumask_weight(cpumask_of_node(numa_node_id()));
+	kvmm_nodes_mask(pool->nodes, &mask);
+	for_each_node_mask(nid, mask)
+		n += cpumask_weight(cpumask_of_node(nid));
+	return n;
+}
+
+/** kvmm_place_worker() - the node on which worker number @i is to run */
+int kvmm_place_worker(const struct kvmm_pool *pool, unsigned int i)
+{
+	nodemask_t mask;
+	int nid;
+
+	if (!pool->nodes)
+		return numa_node_id();
+	kvmm_nodes_mask(pool->nodes, &mask);
+	i %= nodes_weight(mask);
+	for_each_node_mask(nid, mask)
+		if (!i--)
+			break;
+	return nid;
 }
 
 static bool kvmm_place_asked(const struct kvmm_pool *pool, int nid)

@@ -224,6 +224,7 @@ static struct kvmm_pool *kvmm_pool_make(const struct kvmm_pool_create *a)
 	INIT_LIST_HEAD(&pool->clients);
 	INIT_LIST_HEAD(&pool->listeners);
 	pool->exports = RB_ROOT_CACHED;
+	INIT_LIST_HEAD(&pool->fills);
 	init_llist_head(&pool->done_list);
 	INIT_WORK(&pool->done_work, kvmm_done_work);
 	return pool;
@@ -384,6 +385,7 @@ static void kvmm_pool_teardown(struct kvmm_pool *pool)
 	mutex_unlock(&pool->lock);
 	wake_up_all(&pool->wait);
 	kvmm_swap_drain(pool);
+	kvmm_fill_drain(pool);
 
 	kvmm_arena_revoke(pool);
 	kvmm_place_exit(pool);

@@ -26,14 +26,6 @@ atomic64_t kvmm_pinned_bytes;
 /* More than this for one run, and clients do nothing but touch other frames. */
 #define KVMM_MAX_SWEEPS	1000
 
-/* Frames of one huge page; larger frames are populated one by one. */
-static u32 kvmm_unit_frames(const struct kvmm_pool *pool)
-{
-	if (pool->block_shift >= PMD_SHIFT)
-		return 1;
-	return 1U << (PMD_SHIFT - pool->block_shift);
-}
-
 /* Change the limit of blocks by @pages. */
 static void kvmm_arena_allow(struct kvmm_pool *pool, long pages)
 {
@@ -127,9 +119,10 @@ static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
  * Get zeroed memory for frames @first to before @last, or for none of them.
  * Who has the arena @alone can take stolen memory back and go on.
  */
-static int kvmm_arena_fill(struct kvmm_pool *pool, u32 first, u32 last,
+static int kvmm_arena_fill(struct kvmm_fill *fill, u32 first, u32 last,
 			   bool alone)
 {
+	struct kvmm_pool *pool = fill->pool;
 	unsigned int shift = kvmm_frame_page_shift(pool);
 	pgoff_t start = (pgoff_t)first << shift;
 	pgoff_t end = (pgoff_t)last << shift;
@@ -143,6 +136,8 @@ static int kvmm_arena_fill(struct kvmm_pool *pool, u32 first, u32 last,
 		ret = READ_ONCE(pool->dead) ? -ENODEV : 0;
 		if (fatal_signal_pending(current))
 			ret = -EINTR;
+		if (READ_ONCE(fill->cancelled))
+			ret = -ECANCELED;
 		if (ret)
 			break;
 		ret = kvmm_arena_fill_one(pool, start, index, end, &next);
@@ -205,9 +200,10 @@ static void kvmm_arena_online(struct kvmm_pool *pool, u32 first, u32 last)
  * by side.  Any other run has the arena alone: then the limit has no room for a
  * huge page, which would give memory to frames that are not in the run.
  */
-static int kvmm_try_run(struct kvmm_pool *pool, u32 first, u32 last,
+static int kvmm_try_run(struct kvmm_fill *fill, u32 first, u32 last,
 			bool alone)
 {
+	struct kvmm_pool *pool = fill->pool;
 	struct rw_semaphore *sem = &pool->arena.sem;
 	int ret;
 
@@ -218,7 +214,7 @@ static int kvmm_try_run(struct kvmm_pool *pool, u32 first, u32 last,
 	if (!i_size_read(kvmm_arena_inode(pool))) {
 		ret = -ENODEV;
 	} else {
-		ret = kvmm_arena_fill(pool, first, last, alone);
+		ret = kvmm_arena_fill(fill, first, last, alone);
 		if (!ret)
 			kvmm_arena_online(pool, first, last);
 	}
@@ -229,8 +225,9 @@ static int kvmm_try_run(struct kvmm_pool *pool, u32 first, u32 last,
 	return ret;
 }
 
-static int kvmm_populate_run(struct kvmm_pool *pool, u32 first, u32 last)
+static int kvmm_populate_run(struct kvmm_fill *fill, u32 first, u32 last)
 {
+	struct kvmm_pool *pool = fill->pool;
 	unsigned int shift = kvmm_frame_page_shift(pool);
 	u64 pages = (u64)(first | last) << shift;
 	u64 bytes = (u64)(last - first) << pool->block_shift;
@@ -239,9 +236,9 @@ static int kvmm_populate_run(struct kvmm_pool *pool, u32 first, u32 last)
 
 	if (atomic64_add_return(bytes, &kvmm_pinned_bytes) > max && max)
 		goto err;
-	ret = kvmm_try_run(pool, first, last, pages & (PTRS_PER_PTE - 1));
+	ret = kvmm_try_run(fill, first, last, pages & (PTRS_PER_PTE - 1));
 	if (ret == -ENOSPC)
-		ret = kvmm_try_run(pool, first, last, true);
+		ret = kvmm_try_run(fill, first, last, true);
 	if (!ret)
 		return 0;
 err:
@@ -249,9 +246,15 @@ err:
 	return ret == -ENOSPC ? -ENOMEM : ret;
 }
 
-/* Frames @first to before @last, all in one unit. */
-static int kvmm_populate_unit(struct kvmm_pool *pool, u32 first, u32 last)
+/**
+ * kvmm_populate_unit() - populate frames of one unit
+ * @fill: what it is a part of
+ * @first: first frame
+ * @last: frame after the last one
+ */
+int kvmm_populate_unit(struct kvmm_fill *fill, u32 first, u32 last)
 {
+	struct kvmm_pool *pool = fill->pool;
 	struct kvmm_arena *arena = &pool->arena;
 	u32 unit = first / kvmm_unit_frames(pool);
 	struct mutex *lock = &arena->unit[unit % KVMM_UNIT_LOCKS];
@@ -262,7 +265,7 @@ static int kvmm_populate_unit(struct kvmm_pool *pool, u32 first, u32 last)
 	if (ret)
 		return ret;
 	while (!ret && kvmm_next_run(pool, false, &first, &last, end)) {
-		ret = kvmm_populate_run(pool, first, last);
+		ret = kvmm_populate_run(fill, first, last);
 		first = last;
 	}
 	mutex_unlock(lock);
@@ -272,32 +275,63 @@ static int kvmm_populate_unit(struct kvmm_pool *pool, u32 first, u32 last)
 	return ret;
 }
 
-int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg)
+static int kvmm_populate_sync(struct kvmm_pool *pool, struct kvmm_populate *a)
 {
-	struct kvmm_pool *pool = client->pool;
-	struct kvmm_populate *a = arg;
 	u32 unit = kvmm_unit_frames(pool);
 	u64 frame = a->first;
 	u64 end = (u64)a->first + a->count;
+	struct kvmm_fill fill;
 	int ret;
 
-	a->done = 0;
-	if (a->flags || a->workers || !a->count ||
-	    end > pool->core.cfg.nr_frames)
-		return -EINVAL;
-
+	ret = kvmm_fill_begin(&fill, pool, a->count);
+	if (ret)
+		return ret;
 	while (frame < end) {
 		u64 next = min(round_down(frame, unit) + unit, end);
 
+		ret = -EINTR;
 		if (task_sigpending(current))
-			return -EINTR;
-		ret = kvmm_populate_unit(pool, frame, next);
+			break;
+		ret = kvmm_populate_unit(&fill, frame, next);
 		if (ret)
-			return ret;
+			break;
+		kvmm_fill_step(&fill, next - frame);
 		a->done += next - frame;
 		frame = next;
 		cond_resched();
 	}
-	return 0;
+	kvmm_fill_end(&fill);
+	return ret;
 }
 
+static int kvmm_populate_async(struct kvmm_pool *pool, struct kvmm_populate *a)
+{
+	u32 end = a->first + a->count;
+	u32 first = a->first;
+	u32 last = 0;
+
+	/* What is there already. */
+	kvmm_next_run(pool, false, &first, &last, end);
+	a->done = first - a->first;
+	return kvmm_fill_async(pool, a->first, end, a->workers);
+}
+
+int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg)
+{
+	struct kvmm_pool *pool = client->pool;
+	struct kvmm_populate *a = arg;
+
+	a->done = 0;
+	if (a->flags == KVMM_POPULATE_CANCEL) {
+		if (a->first || a->count || a->workers)
+			return -EINVAL;
+		return kvmm_fill_cancel(pool);
+	}
+	if (a->flags & ~KVMM_POPULATE_ASYNC || !a->count ||
+	    (u64)a->first + a->count > pool->core.cfg.nr_frames ||
+	    a->workers > KVMM_MAX_WORKERS)
+		return -EINVAL;
+	if (a->flags & KVMM_POPULATE_ASYNC)
+		return kvmm_populate_async(pool, a);
+	return a->workers ? -EINVAL : kvmm_populate_sync(pool, a);
+}

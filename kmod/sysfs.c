@@ -161,6 +161,7 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_U64("frames_free", frames_free),
 	KVMM_U64("frames_quarantined", frames_quarantined),
 	KVMM_U64("frames_misplaced", frames_misplaced),
+	KVMM_U64("frames_populating", frames_populating),
 	KVMM_U64("slots_free", slots_free),
 	KVMM_U64("blocks_free", blocks[KVMM_FREE]),
 	KVMM_U64("blocks_filling", blocks[KVMM_FILLING]),

@@ -515,9 +515,12 @@ struct kvmm_pool_stat {
  * Frames that are online already are passed over.  Memory is zeroed, charged
  * to the memory cgroup that the pool's creator was in, and comes in whole huge
  * pages where it can.  May be called by several threads at once on ranges of
- * their own.  KVMM_POPULATE_ASYNC returns at once; KVMM_EVENT_POPULATED tells
- * of the end.  KVMM_POPULATE_CANCEL returns when all that was in progress, of
- * this pool, has ended (-ECANCELED); what is online stays.
+ * their own.  KVMM_POPULATE_ASYNC returns at once, with @done as it is then;
+ * KVMM_EVENT_POPULATED tells of the end.  It belongs to the pool: it goes on
+ * when the client closes, and ends with the pool.  Its workers run near the
+ * pool's nodes and take memory where the caller's cpuset allows it.
+ * KVMM_POPULATE_CANCEL returns when all that was in progress, of this pool, has
+ * ended (-ECANCELED), or on a signal (-EINTR); what is online stays.
  * Errors: -EINVAL, -ENOMEM, -EINTR, -EACCES, -ECANCELED, -EBUSY (async: there
  * is one in progress).
  */
