@@ -201,6 +201,7 @@ static const struct call calls[] = {
 	     .set = set_clock, .out = false),
 	CALL(KVMM_POOL_STAT, kvmm_pool_stat, .bound = true),
 	CALL(KVMM_POPULATE, kvmm_populate, .bound = true,
+	     .flags = KVMM_POPULATE_ASYNC | KVMM_POPULATE_CANCEL,
 	     .set = set_populate, .reserved = AT(kvmm_populate, workers)),
 	CALL(KVMM_SWAP_ATTACH, kvmm_swap_attach, .bound = true,
 	     .set = set_attach, .want = -EBADF,

@@ -126,6 +126,25 @@ static int empty_pool(struct kt *t, const char *name, uint64_t nodes,
 	return ret ? ret : kt_join(t, name, 0);
 }
 
+/* By workers, until they are done. */
+static int populate_async(struct kt *t)
+{
+	struct kvmm_populate arg = {
+		.size = sizeof(arg), .flags = KVMM_POPULATE_ASYNC,
+		.count = t->nr_frames,
+	};
+	struct kvmm_pool_stat st;
+	int ret = kt_ioctl(t->fd, KVMM_POPULATE, &arg);
+
+	do {
+		kt_sleep_ms(1);
+		ret = ret ? ret : kt_stat(t, &st);
+	} while (!ret && st.frames_populating);
+	if (ret)
+		return ret;
+	return st.frames_online == t->nr_frames ? 0 : -ENOMEM;
+}
+
 static long long misplaced(struct kt *t)
 {
 	struct kvmm_pool_stat st;
@@ -306,6 +325,28 @@ TEST_F(numa, mbind)
 	kt_close(&t);
 }
 
+/* Workers are where the nodes are. */
+TEST_F(numa, workers)
+{
+	struct kt t;
+	int node;
+
+	for (node = 0; node < 2; node++) {
+		ASSERT_EQ(0, run_on(!node));
+		ASSERT_EQ(0, empty_pool(&t, "crew", 1 << node, 0, FRAMES));
+		ASSERT_EQ(0, populate_async(&t));
+		EXPECT_EQ(FRAMES * 16, pages_on(&t, 0, FRAMES, node));
+		kt_close(&t);
+		ASSERT_EQ(0, kt_destroy("crew", 0));
+
+		ASSERT_EQ(0, empty_pool(&t, "crew", 0, 0, FRAMES));
+		ASSERT_EQ(0, populate_async(&t));
+		EXPECT_EQ(FRAMES * 16, pages_on(&t, 0, FRAMES, !node));
+		kt_close(&t);
+		ASSERT_EQ(0, kt_destroy("crew", 0));
+	}
+}
+
 static int in_cpuset(void *arg)
 {
 	struct kt *t = arg;
@@ -329,8 +370,19 @@ static int in_cpuset(void *arg)
 	ret = node_pool(t, "moved", 1 << 1, KVMM_POOL_NODES_PREFER, FRAMES);
 	if (ret)
 		return ret;
-	return misplaced(t) == FRAMES &&
-	       pages_on(t, 0, FRAMES, 0) == FRAMES * 16 ? 0 : -EBADMSG;
+	if (misplaced(t) != FRAMES ||
+	    pages_on(t, 0, FRAMES, 0) != FRAMES * 16)
+		return -EBADMSG;
+	kt_close(t);
+	/* nor do workers that run on another node take its memory */
+	ret = run_on(1);
+	if (!ret)
+		ret = empty_pool(t, "crew", 0, 0, FRAMES);
+	if (!ret)
+		ret = populate_async(t);
+	if (ret)
+		return ret;
+	return pages_on(t, 0, FRAMES, 0) == FRAMES * 16 ? 0 : -EBADE;
 }
 
 /* The kernel drops a policy whose nodes a cpuset forbids, and says nothing. */
