@@ -103,6 +103,10 @@ struct kvmm_ops {
 	int (*populate)(struct kvmm_pool *pool, unsigned int first,
 			unsigned int count, unsigned int *done);
 
+	/* a dma-buf of frames, all of the range in the arena; NULL: can't */
+	int (*export)(struct kvmm_pool *pool, unsigned int first,
+		      unsigned int count, unsigned int flags);
+
 	/* arg->fd stays the caller's; arg->nr_slots is updated */
 	int (*swap_attach)(struct kvmm_pool *pool,
 			   struct kvmm_swap_attach *arg);

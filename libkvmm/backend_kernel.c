@@ -253,6 +253,23 @@ static int kernel_populate(struct kvmm_pool *pool, unsigned int first,
 	return err;
 }
 
+static int kernel_export(struct kvmm_pool *pool, unsigned int first,
+			 unsigned int count, unsigned int flags)
+{
+	struct kvmm_export arg = {
+		.size = sizeof(arg),
+		.flags = flags,
+		.first = first,
+		.count = count,
+	};
+	int err = kernel_command(pool->fd, KVMM_EXPORT, &arg);
+
+	/* A kernel without dma-buf, or a module that is older. */
+	if (err == -ENOTTY)
+		err = -EOPNOTSUPP;
+	return err ? err : arg.fd;
+}
+
 const struct kvmm_ops kvmm_kernel_ops = {
 	.name = "kernel",
 	.open = kernel_open,
@@ -268,6 +285,7 @@ const struct kvmm_ops kvmm_kernel_ops = {
 	.pool_stat = kernel_pool_stat,
 	.pool_clock = kernel_pool_clock,
 	.populate = kernel_populate,
+	.export = kernel_export,
 	.swap_attach = kernel_swap_attach,
 	.swap_detach = kernel_swap_detach,
 	.alloc = kernel_alloc,

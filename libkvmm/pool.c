@@ -259,6 +259,17 @@ long kvmm_pool_populate(struct kvmm_pool *pool, unsigned int first,
 	return kvmm_ret(done ? (long)done : err);
 }
 
+int kvmm_export(struct kvmm_pool *pool, unsigned int first, unsigned int count,
+		unsigned int flags)
+{
+	if (flags & ~KVMM_EXPORT_RDONLY || !count || first >= pool->nr_frames ||
+	    count > pool->nr_frames - first)
+		return kvmm_ret(-EINVAL);
+	if (!pool->kv->ops->export)
+		return kvmm_ret(-EOPNOTSUPP);
+	return kvmm_ret(pool->kv->ops->export(pool, first, count, flags));
+}
+
 void *kvmm_pool_arena(const struct kvmm_pool *pool, size_t *bytes)
 {
 	if (bytes)

@@ -195,6 +195,19 @@ int kvmm_pool_clock(struct kvmm_pool *pool, uint64_t now_ms);
 long kvmm_pool_populate(struct kvmm_pool *pool, unsigned int first,
 			unsigned int count);
 
+/**
+ * kvmm_export() - memory of frames as a dma-buf, see struct kvmm_export
+ * @pool: the pool
+ * @first: first frame
+ * @count: frames
+ * @flags: KVMM_EXPORT_RDONLY or 0
+ *
+ * Return: a file descriptor, with O_CLOEXEC, for kvmm_gpu_import(), DRM and
+ * RDMA drivers, and mmap(); or -errno: -EOPNOTSUPP on the user backend.
+ */
+int kvmm_export(struct kvmm_pool *pool, unsigned int first, unsigned int count,
+		unsigned int flags);
+
 /** kvmm_pool_arena() - the mapped arena; @bytes may be NULL */
 void *kvmm_pool_arena(const struct kvmm_pool *pool, size_t *bytes);
 

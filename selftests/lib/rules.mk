@@ -11,7 +11,7 @@
 
 comma := ,
 LT := selftests/lib
-LT_PROG := open key pool block order client swap area fault event system stress limits
+LT_PROG := open key pool block order client export swap area fault event system stress limits
 LT_BIN := $(LT_PROG:%=$(O)/$(LT)/test_%)
 
 $(LT_BIN): $(O)/$(LT)/test_%: $(O)/$(LT)/test_%.o $(O)/$(LT)/lt.o $(LIBKVMM_A)

@@ -16,11 +16,18 @@ $(SHIM_TEST): $(SHIM_TEST_OBJ) $(GPU_SHIM_OBJ) | $(SHIM_DRM) $(FAKECUDA) \
 		$(FAKECUDA_OLD)
 	$(CC) $(LDFLAGS) $^ -ldl -lcmocka -o $@
 
+# On a real driver, with the libdrm of this machine.
+SHIM_VGEM := $(O)/selftests/shim/vgem
+SHIM_LIBDRM = $(shell $(CC) -print-file-name=libdrm.so.2)
+
+$(SHIM_VGEM): $(O)/selftests/shim/vgem.o $(GPU_SHIM_OBJ) $(LIBKVMM_A)
+	$(CC) $(LDFLAGS) $^ $(LIBKVMM_LIBS) -ldl -lcmocka -o $@
+
 # Injected failures have nothing to say about threads, and take ten times as
 # long with TSan.
-SUITES += shim shim-asan shim-tsan shim-abi
+SUITES += shim shim-asan shim-tsan shim-abi vm-shim
 
-.PHONY: suite-shim suite-shim-asan suite-shim-tsan suite-shim-abi
+.PHONY: suite-shim suite-shim-asan suite-shim-tsan suite-shim-abi suite-vm-shim
 
 suite-shim:
 	@$(MAKE) --no-print-directory -s VARIANT=clang \
@@ -44,3 +51,9 @@ suite-shim-abi: $(SHIM_TEST)
 	@$(SHIM_TEST) --ptx >$(O)/selftests/shim/copy.ptx
 	@selftests/tap.sh $(B)/results shim-abi selftests/shim/abi.sh \
 		$(O)/selftests/shim $(FAKECUDA)
+
+suite-vm-shim: $(SHIM_VGEM) $(B)/kvmm.ko
+	@selftests/tap.sh $(B)/results vm-shim $(VM_RUN) --name shim \
+		--kmod vgem --module $(B)/kvmm.ko --rmmod --mem 512M --disk 0 \
+		--file $(SHIM_LIBDRM):/usr/lib/$(shell gcc -print-multiarch)/libdrm.so.2 \
+		--test $(SHIM_VGEM)
