@@ -305,6 +305,8 @@ void kvmm_core_unpin(struct kvmm_core *c, u32 client,
 		r->result = hold_put(c, b, i, client);
 		if (!r->result)
 			block_settle(c, b, i);
+		else if (block_late(b) && b->state == KVMM_READING)
+			r->result = -ESTALE;
 	}
 }
 

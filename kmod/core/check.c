@@ -8,7 +8,7 @@
 
 struct tally {
 	u32 state[KVMM_NR_STATES];
-	u32 in_lru, lru_busy, keyed, pinned, evicting;
+	u32 in_lru, lru_busy, keyed, pinned, evicting, late;
 	u32 frames, clean, swapped;
 	u64 pins;
 };
@@ -72,6 +72,15 @@ static const char *check_block(const struct kvmm_core *c, u32 i,
 	if (b->flags & KVMM_B_EVICTING) {
 		CHECK(b->state == KVMM_WRITING && !b->pins);
 		t->evicting++;
+	}
+	/* Late reads are lost; late writes stay in memory. */
+	if (block_late(b)) {
+		CHECK(b->state == KVMM_READING ?
+		      (b->flags & KVMM_B_DOOMED) && !b->pins :
+		      !(b->flags & KVMM_B_EVICTING));
+		t->late++;
+	} else {
+		CHECK(b->state == KVMM_FILLING || !(b->flags & KVMM_B_LATE));
 	}
 	t->frames += frame;
 	t->keyed += !!(b->flags & KVMM_B_KEYED);
@@ -213,6 +222,7 @@ const char *kvmm_core_check(const struct kvmm_core *c)
 	CHECK(t.swapped == c->slots_swapped.count);
 	CHECK(c->writing == c->state_count[KVMM_WRITING]);
 	CHECK(c->reading == c->state_count[KVMM_READING]);
+	CHECK(c->late == t.late && (!t.late || c->degraded));
 	err = check_lru(c);
 	err = err ? err : check_slots(c, &c->slots_clean);
 	err = err ? err : check_slots(c, &c->slots_swapped);

@@ -34,6 +34,8 @@
 #define KVMM_B_DOOMED		BIT(5)		/* freed when idle */
 #define KVMM_B_EVICTING		BIT(6)		/* WRITING: drop the frame after */
 #define KVMM_B_SHARED		BIT(7)		/* has holds beyond the first */
+/* WRITING, READING: its I/O did not end in time; ORPHAN is FILLING only */
+#define KVMM_B_LATE		KVMM_B_ORPHAN
 
 /**
  * struct kvmm_hold - pins of one client on one block
@@ -275,13 +277,14 @@ struct kvmm_core_config {
  * @quarantine_tail: youngest
  * @lru: published blocks with a frame, but for those on their way out,
  *	youngest first
- * @lru_busy: of those, blocks pinned or being read: no victims
+ * @lru_busy: of those, blocks pinned, being read or late: no victims
  * @slots_clean: slots whose block is also in memory
  * @slots_swapped: the other slots in use, youngest first
  * @detaching: no more moves are handed out
  * @writing: writes handed out and not done
  * @evicting: of those, blocks that give up their frame after
  * @reading: reads handed out and not done
+ * @late: writes and reads of those that nobody waits for any more
  * @frames_online: frames that have memory
  * @frames_free: of those, in no use
  * @frames_quarantined: of those, resting
@@ -332,6 +335,7 @@ struct kvmm_core {
 	u32 writing;
 	u32 evicting;
 	u32 reading;
+	u32 late;
 	u32 nr_clients;
 	u32 blocks_pinned;
 	u64 pins;
@@ -553,6 +557,22 @@ void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc);
  *	is lost: its key misses, its handle is stale, its pins are gone
  */
 void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err);
+
+/*
+ * kvmm_core_io_late() - the move of @handle has not ended by its deadline
+ *
+ * At most once for a move; its done call still comes, whenever the device is
+ * through with the frame.  A block that was to be read is lost as if the read
+ * had failed, but keeps frame and slot until then.  One that is being written
+ * stays in memory, may be used, and is written if that still succeeds; until
+ * then it is no victim, and a swap-out of it is -EIO.  Both set @degraded.
+ */
+void kvmm_core_io_late(struct kvmm_core *c, u64 handle);
+
+/*
+ * kvmm_core_moving() - moves in flight that are worth waiting for
+ */
+u32 kvmm_core_moving(const struct kvmm_core *c);
 
 /**
  * struct kvmm_reclaim_count - what kvmm_core_reclaim() did

@@ -188,14 +188,14 @@ static inline void block_now_pinned(struct kvmm_core *c, struct kvmm_block *b,
 	if (b->flags & KVMM_B_EVICTING)
 		block_stop_evicting(c, b, i);
 	c->blocks_pinned++;
-	c->lru_busy += in_lru(b, i) && b->state != KVMM_READING;
+	c->lru_busy += in_lru(b, i) && !block_stuck(b);
 }
 
 static inline void block_now_unpinned(struct kvmm_core *c, struct kvmm_block *b,
 				      u32 i)
 {
 	c->blocks_pinned--;
-	c->lru_busy -= in_lru(b, i) && b->state != KVMM_READING;
+	c->lru_busy -= in_lru(b, i) && !block_stuck(b);
 }
 
 u32 hold_find_extra(const struct kvmm_core *c, const struct kvmm_block *b,

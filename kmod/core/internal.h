@@ -105,10 +105,22 @@ static inline bool block_busy(const struct kvmm_block *b)
 	return b->state == KVMM_WRITING || b->state == KVMM_READING;
 }
 
+/* Its I/O did not end in time. */
+static inline bool block_late(const struct kvmm_block *b)
+{
+	return block_busy(b) && (b->flags & KVMM_B_LATE);
+}
+
+/* Its frame can't be had, whether pinned or not. */
+static inline bool block_stuck(const struct kvmm_block *b)
+{
+	return b->state == KVMM_READING || block_late(b);
+}
+
 /* Can't be a victim. */
 static inline bool block_in_use(const struct kvmm_block *b)
 {
-	return b->pins || b->state == KVMM_READING;
+	return b->pins || block_stuck(b);
 }
 
 static inline bool in_lru(const struct kvmm_block *b, u32 i)

@@ -121,6 +121,7 @@ static int publish_one(struct kvmm_core *c, u32 client, u64 now, u32 hash,
 	index_put(room, b, i, hash);
 	b->parts_done |= 1ULL << e->part;
 	adopt(c, b);
+	b->flags &= ~KVMM_B_ORPHAN;
 	b->uses = 1;
 	b->touched = now;
 	block_set_state(c, b, KVMM_RESIDENT);

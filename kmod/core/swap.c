@@ -123,6 +123,8 @@ int kvmm_core_swap_out(struct kvmm_core *c, u64 handle, u32 flags, u64 now,
 			block_drop_frame(c, b, i);
 		return KVMM_IO_NONE;
 	case KVMM_WRITING:
+		if (block_late(b))
+			return -EIO;
 		if (evict && !c->detaching)
 			make_evicting(c, b, i);
 		return KVMM_IO_JOIN;
@@ -193,6 +195,46 @@ int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
 	return KVMM_IO_ISSUE;
 }
 
+void kvmm_core_io_late(struct kvmm_core *c, u64 handle)
+{
+	struct kvmm_block *b;
+	u32 i;
+
+	b = block_get(c, handle, &i);
+	if (core_bug_on(!b || !block_busy(b) || block_late(b)))
+		return;
+	c->stat.io_timeouts++;
+	c->degraded = true;
+	c->late++;
+	if (b->state == KVMM_READING) {
+		hold_drop_all(c, b, i);
+		if (!(b->flags & KVMM_B_DOOMED))
+			block_kill(c, b, i, KVMM_END_LOST);
+	} else {
+		if (b->flags & KVMM_B_EVICTING)
+			block_stop_evicting(c, b, i);
+		c->lru_busy += in_lru(b, i) && !b->pins;
+	}
+	b->flags |= KVMM_B_LATE;
+}
+
+u32 kvmm_core_moving(const struct kvmm_core *c)
+{
+	return c->writing + c->reading - c->late;
+}
+
+/* The I/O of a late block has ended; true where it was late. */
+static bool late_done(struct kvmm_core *c, struct kvmm_block *b, u32 i)
+{
+	if (!block_late(b))
+		return false;
+	c->late--;
+	b->flags &= ~KVMM_B_LATE;
+	if (b->state == KVMM_WRITING)
+		c->lru_busy -= in_lru(b, i) && !b->pins;
+	return true;
+}
+
 void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc)
 {
 	struct kvmm_block *b;
@@ -202,6 +244,7 @@ void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc)
 	if (core_bug_on(!b || b->state != KVMM_WRITING))
 		return;
 	c->writing--;
+	late_done(c, b, i);
 	if (err) {
 		c->stat.write_errors++;
 		c->degraded = true;
@@ -233,6 +276,11 @@ void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err)
 	if (core_bug_on(!b || b->state != KVMM_READING))
 		return;
 	c->reading--;
+	if (late_done(c, b, i)) {
+		/* Lost long ago; now frame and slot can be used again. */
+		block_free(c, b, i, false, 0);
+		return;
+	}
 	if (!err) {
 		c->stat.swap_ins++;
 		c->stat.swap_in_bytes += b->length;
@@ -276,7 +324,7 @@ static int reclaim_one(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 			(*nr_io)++;
 			return 0;
 		}
-		if (c->writing || c->reading)
+		if (kvmm_core_moving(c))
 			return -EAGAIN;
 	}
 	block_kill(c, b, i, KVMM_END_PURGED);

@@ -270,9 +270,14 @@ static void do_done(struct drive *d)
 {
 	static const int err[] = { -EIO, -EBADMSG, -ENOSPC, -ENODATA };
 
-	if (d->s.nr_io)
-		sim_done(&d->s, below(d, d->s.nr_io),
-			 one_in(d, 24) ? err[below(d, 4)] : 0);
+	u32 which;
+
+	if (!d->s.nr_io)
+		return;
+	which = below(d, d->s.nr_io);
+	if (one_in(d, 24) && sim_late(&d->s, which))
+		return;
+	sim_done(&d->s, which, one_in(d, 24) ? err[below(d, 4)] : 0);
 }
 
 static void do_client_del(struct drive *d)

@@ -10,7 +10,7 @@ static const char *const kind_name[NR_KINDS] = {
 	"alloc", "publish", "lookup", "pin", "unpin", "drop", "touch",
 	"swap_out", "swap_in", "done", "reclaim", "hint", "chain", "attach",
 	"detach", "reset", "client_add", "client_del", "time",
-	"detach_cancel"
+	"detach_cancel", "io_late"
 };
 
 void print_op(const struct op *op)
@@ -86,6 +86,9 @@ void do_op(const struct op *op)
 		break;
 	case DONE:
 		sim_done(&pool, op->a, op->b ? -EIO : 0);
+		break;
+	case LATE:
+		sim_late(&pool, op->a);
 		break;
 	case RECLAIM:
 		sim_reclaim(&pool, op->a, 2);
@@ -169,8 +172,10 @@ u32 all_ops(struct op *ops, const struct shape *sh)
 			n += ops_of_block(ops + n, sh, i);
 	for (i = 0; i < pool.nr_io; i++) {
 		ADD(DONE, i, 0);
-		if (sh->errors)
+		if (sh->errors) {
 			ADD(DONE, i, 1);
+			ADD(LATE, i);
+		}
 	}
 	for (c = 1; c <= sh->clients; c++) {
 		if (!pool.client[c]) {

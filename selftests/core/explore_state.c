@@ -34,7 +34,7 @@ static void hash_block(struct hash *x, const struct sim *s, u32 i)
 	if (!b->used)
 		return;
 	mix(x, b->doomed | b->keyed << 1 | b->evicting << 2 | b->child << 3 |
-	    b->orphan << 4 | b->state << 5 | b->nr_parts << 9);
+	    b->orphan << 4 | b->state << 5 | b->late << 8 | b->nr_parts << 9);
 	mix(x, (u64)b->frame << 32 | b->slot);
 	mix(x, b->state == KVMM_FILLING && !b->parts ? 0 : b->id);
 	mix(x, b->parts << 8 | b->position);

@@ -110,6 +110,7 @@ extern const struct fx_tests reclaim_tests;
 extern const struct fx_tests client_tests;
 extern const struct fx_tests index_tests;
 extern const struct fx_tests detach_tests;
+extern const struct fx_tests late_tests;
 extern const struct fx_tests state_tests;
 extern const struct fx_tests note_tests;
 

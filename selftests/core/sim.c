@@ -401,7 +401,7 @@ static u32 evict_one(struct sim *s)
 		struct m_block *b = &s->block[old.at[k]];
 
 		frame = b->frame;
-		if (m_pins(b) || b->state == KVMM_READING) {
+		if (m_pins(b) || b->state == KVMM_READING || b->late) {
 			/* met in use: the youngest now */
 			m_remove(&s->mem, old.at[k]);
 			m_insert(&s->mem, old.at[k], 0);

@@ -43,6 +43,7 @@ struct m_block {
 	bool evicting;
 	bool child;		/* its parent was there when it was published */
 	bool orphan;		/* a client died that was filling it */
+	bool late;		/* its move is, and has not ended */
 	u8 state;
 	u8 flags;
 	u8 priority;
@@ -199,6 +200,7 @@ void sim_frames_online(struct sim *s, u32 first, u32 n);
 int sim_swap_out(struct sim *s, u64 handle, u32 flags);
 int sim_swap_in(struct sim *s, u32 client, u64 handle, u32 flags);
 void sim_done(struct sim *s, u32 which, int err);
+bool sim_late(struct sim *s, u32 which);
 void sim_reclaim(struct sim *s, u32 keep, u32 n);
 void sim_attach(struct sim *s, u32 nr_slots);
 void sim_detach(struct sim *s, bool discard);

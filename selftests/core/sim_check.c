@@ -71,6 +71,7 @@ static void compare_block(struct sim *s, u32 i)
 	sim_assert(s, m->evicting == !!(b->flags & KVMM_B_EVICTING));
 	sim_assert(s, m->doomed == !!(b->flags & KVMM_B_DOOMED));
 	sim_assert(s, m->keyed == !!(b->flags & KVMM_B_KEYED));
+	sim_assert(s, m->late == block_late(b));
 	if (m->keyed) {
 		sim_assert(s, m->id == sim_id(b->key));
 		sim_assert(s, m->touched == b->touched);
@@ -120,6 +121,16 @@ static void compare_orders(struct sim *s)
 	sim_assert(s, k == s->swp.n);
 }
 
+/* What a host would wait for. */
+static void compare_late(struct sim *s)
+{
+	u32 i, late = 0;
+
+	for (i = 0; i < SIM_BLOCKS; i++)
+		late += s->block[i].used && s->block[i].late;
+	sim_assert(s, kvmm_core_moving(&s->c) == s->nr_io - late);
+}
+
 void sim_compare_all(struct sim *s)
 {
 	const char *wrong = kvmm_core_check(&s->c);
@@ -135,4 +146,5 @@ void sim_compare_all(struct sim *s)
 	sim_assert(s, kvmm_core_frames_used(&s->c) == m_used_frames(s));
 	compare_orders(s);
 	check_data(s);
+	compare_late(s);
 }

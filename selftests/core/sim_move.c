@@ -88,6 +88,8 @@ static int want_swap_out(struct sim *s, u64 handle, u32 flags, int ret,
 			m_drop_frame(s, b);
 		return KVMM_IO_NONE;
 	case KVMM_WRITING:
+		if (b->late)
+			return -EIO;
 		if (evict && !s->detaching)
 			m_start_evicting(s, b);
 		return KVMM_IO_JOIN;
@@ -169,6 +171,7 @@ int sim_swap_in(struct sim *s, u32 client, u64 handle, u32 flags)
 static void write_done(struct sim *s, struct m_block *b,
 		       const struct kvmm_io *io, int err, u32 crc)
 {
+	b->late = false;
 	if (err) {
 		s->st.write_errors++;
 		s->degraded = true;
@@ -196,6 +199,12 @@ static void read_done(struct sim *s, struct m_block *b,
 {
 	u32 k;
 
+	if (b->late) {
+		b->late = false;
+		b->state = KVMM_CLEAN;
+		m_settle(s, b);
+		return;
+	}
 	if (err) {
 		s->st.checksum_errors += err == -EBADMSG;
 		s->st.read_errors += err != -EBADMSG;
@@ -239,6 +248,42 @@ void sim_done(struct sim *s, u32 which, int err)
 	sim_compare(s);
 }
 
+/* Move number @which has not ended in time; false: it was said before. */
+bool sim_late(struct sim *s, u32 which)
+{
+	struct m_block *b = m_get(s, s->io[which].io.handle);
+	u32 k;
+
+	s->what = "io_late";
+	if (b->late)
+		return false;
+	kvmm_core_io_late(&s->c, b->handle);
+	s->st.io_timeouts++;
+	s->degraded = true;
+	b->late = true;
+	if (b->evicting)
+		m_stop_evicting(s, b);
+	if (s->io[which].read) {
+		for (k = 1; k <= SIM_CLIENTS; k++)
+			while (m_unhold(s, b, k))
+				;
+		m_remove(&s->mem, (u32)b->handle);
+		b->doomed = true;
+		b->keyed = false;
+	}
+	sim_compare(s);
+	return true;
+}
+
+static u32 moving(const struct sim *s)
+{
+	u32 i, n = s->nr_io;
+
+	for (i = 0; i < SIM_BLOCKS; i++)
+		n -= s->block[i].used && s->block[i].late;
+	return n;
+}
+
 static u32 staying(const struct sim *s)
 {
 	u32 i, leaving = 0;
@@ -275,7 +320,7 @@ static bool reclaim_one(struct sim *s, struct m_block *b,
 			return true;
 		}
 		/* no slot: wait for one where there is I/O, else it is lost */
-		if (s->nr_io)
+		if (moving(s))
 			return false;
 	}
 	m_kill(s, b, &s->st.purged);
@@ -297,7 +342,7 @@ void sim_reclaim(struct sim *s, u32 keep, u32 n)
 	for (at = old.n; at-- > 0 && k < n && staying(s) > keep;) {
 		struct m_block *b = &s->block[old.at[at]];
 
-		if (m_pins(b) || b->state == KVMM_READING) {
+		if (m_pins(b) || b->state == KVMM_READING || b->late) {
 			m_remove(&s->mem, old.at[at]);
 			m_insert(&s->mem, old.at[at], 0);
 			continue;
