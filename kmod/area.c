@@ -5,17 +5,17 @@
 #include <linux/blkdev.h>
 #include <linux/cred.h>
 #include <linux/file.h>
-#include <linux/gfp.h>
-#include <linux/ktime.h>
 #include <linux/magic.h>
-#include <linux/math64.h>
-#include <linux/random.h>
 #include <linux/slab.h>
-#include <linux/uio.h>
+#include <linux/time64.h>
+#include <linux/workqueue.h>
 
 #include "compat/compat.h"
 #include "kvmm_mod.h"
 #include "swap.h"
+
+/* A deadline where none was asked for. */
+#define KVMM_IO_TIMEOUT_MS	30000
 
 /* All areas of all pools: no file is used twice.  Taken inside area_lock. */
 static DEFINE_MUTEX(kvmm_areas_lock);
@@ -81,7 +81,8 @@ static int kvmm_area_claim(struct kvmm_area *area)
 	return ret;
 }
 
-static void kvmm_area_unclaim(struct kvmm_area *area)
+/** kvmm_area_unclaim() - others may use the file */
+void kvmm_area_unclaim(struct kvmm_area *area)
 {
 	mutex_lock(&kvmm_areas_lock);
 	list_del(&area->node);
@@ -90,8 +91,11 @@ static void kvmm_area_unclaim(struct kvmm_area *area)
 	mutex_unlock(&kvmm_areas_lock);
 }
 
-static void kvmm_area_free(struct kvmm_area *area)
+/** kvmm_area_free() - an area that nobody claims or uses */
+void kvmm_area_free(struct kvmm_area *area)
 {
+	if (area->issue_wq)
+		destroy_workqueue(area->issue_wq);
 	put_cred(area->cred);
 	fput(area->file);
 	kfree(area);
@@ -160,83 +164,6 @@ static int kvmm_area_measure(struct kvmm_area *area, struct kvmm_pool *pool,
 	return 0;
 }
 
-static ssize_t kvmm_area_probe_io(struct kvmm_area *area, bool write,
-				  struct page *page, size_t len)
-{
-	struct file *file = area->file;
-	struct bio_vec bvec = { .bv_page = page, .bv_len = len };
-	struct kiocb iocb = {
-		.ki_filp = file,
-		.ki_pos = area->offset,
-		.ki_flags = IOCB_DIRECT | (write ? IOCB_WRITE : 0),
-	};
-	struct iov_iter iter;
-	ssize_t ret;
-
-	iov_iter_bvec(&iter, write ? WRITE : READ, &bvec, 1, len);
-	if (write) {
-		if (!kvmm_area_start_write(area))
-			return -EBUSY;
-		ret = file->f_op->write_iter(&iocb, &iter);
-		kvmm_area_end_write(area);
-	} else {
-		ret = file->f_op->read_iter(&iocb, &iter);
-	}
-	if (ret == -EINVAL)
-		return -EOPNOTSUPP;
-	if (ret >= 0 && ret < len)
-		return -EIO;
-	/* The file system fell back to its cache. */
-	if (ret > 0 && !(iocb.ki_flags & IOCB_DIRECT))
-		return -EOPNOTSUPP;
-	return ret;
-}
-
-/*
- * Write the start of the first slot and read it back.  What a file system says
- * of direct I/O and what it does are two things.
- */
-static int kvmm_area_probe(struct kvmm_area *area)
-{
-	size_t len = max_t(size_t, area->align, PAGE_SIZE);
-	unsigned int order = get_order(len);
-	u64 magic = get_random_u64();
-	struct page *page;
-	u64 start;
-	ssize_t ret;
-	u64 *data;
-	size_t i;
-
-	ret = rw_verify_area(WRITE, area->file, &area->offset, len);
-	if (!ret)
-		ret = rw_verify_area(READ, area->file, &area->offset, len);
-	if (ret)
-		return ret;
-	page = alloc_pages(GFP_KERNEL | __GFP_COMP, order);
-	if (!page)
-		return -ENOMEM;
-	data = page_address(page);
-	for (i = 0; i < len / sizeof(*data); i++)
-		data[i] = magic + i;
-	ret = kvmm_area_probe_io(area, true, page, len);
-	if (ret < 0)
-		goto out;
-	memset(data, 0, len);
-	start = ktime_get_ns();
-	ret = kvmm_area_probe_io(area, false, page, len);
-	if (ret < 0)
-		goto out;
-	area->probe_us = clamp_t(u64, div_u64(ktime_get_ns() - start,
-					      NSEC_PER_USEC), 1, U32_MAX);
-	ret = 0;
-	for (i = 0; i < len / sizeof(*data); i++)
-		if (data[i] != magic + i)
-			ret = -EIO;
-out:
-	__free_pages(page, order);
-	return ret;
-}
-
 static struct kvmm_area *kvmm_area_open(struct kvmm_pool *pool,
 					const struct kvmm_swap_attach *a)
 {
@@ -252,19 +179,37 @@ static struct kvmm_area *kvmm_area_open(struct kvmm_pool *pool,
 		return ERR_PTR(-EBADF);
 	}
 	area->cred = get_current_cred();
+	INIT_LIST_HEAD(&area->node);
 	area->checksums = !(a->flags & KVMM_SWAP_NO_CHECKSUM);
 	area->regular = S_ISREG(area->file->f_mapping->host->i_mode);
 	area->nowait = area->file->f_mode & FMODE_NOWAIT;
+	area->timeout_ns = NSEC_PER_MSEC *
+			   (u64)(a->timeout_ms ?: KVMM_IO_TIMEOUT_MS);
 	ret = kvmm_area_check_file(area->file);
 	if (ret)
 		goto err_free;
 	ret = kvmm_area_measure(area, pool, a);
 	if (ret)
 		goto err_free;
+	ret = rw_verify_area(WRITE, area->file, &area->offset, PAGE_SIZE);
+	if (!ret)
+		ret = rw_verify_area(READ, area->file, &area->offset,
+				     PAGE_SIZE);
+	if (ret)
+		goto err_free;
+	ret = -ENOMEM;
+	area->issue_wq = alloc_workqueue("kvmm_io/%llu",
+					 WQ_UNBOUND | WQ_MEM_RECLAIM, 0,
+					 pool->id);
+	if (!area->issue_wq)
+		goto err_free;
 	ret = kvmm_area_claim(area);
 	if (ret)
 		goto err_free;
-	ret = kvmm_area_probe(area);
+	ret = kvmm_area_probe(&area);
+	/* Too slow: it goes when the device has answered. */
+	if (!area)
+		return ERR_PTR(ret);
 	if (ret)
 		goto err_unclaim;
 	if (file_inode(area->file)->i_sb->s_magic == BTRFS_SUPER_MAGIC)
@@ -290,8 +235,8 @@ int kvmm_do_swap_attach(struct kvmm_client *client, struct file *file,
 	if (a->flags & ~KVMM_SWAP_NO_CHECKSUM || !pool->core.cfg.nr_slots ||
 	    a->__reserved)
 		return -EINVAL;
-	if (a->timeout_ms)
-		return -EOPNOTSUPP;
+	if (a->timeout_ms > KVMM_MAX_IO_TIMEOUT_MS)
+		return -EINVAL;
 	if (!kvmm_pool_owned(pool))
 		return -EPERM;
 
@@ -327,6 +272,13 @@ out:
 	return ret;
 }
 
+/* Wait until nothing moves any more: 0 or -EINTR. */
+static int kvmm_area_idle(struct kvmm_pool *pool)
+{
+	return kvmm_pool_wait(pool, !READ_ONCE(pool->nr_inflight) ||
+			      READ_ONCE(pool->dead));
+}
+
 /*
  * The core lets go of its slots a batch at a time, and hands out no more I/O
  * from the first call on.
@@ -347,8 +299,7 @@ static int kvmm_area_detach(struct kvmm_pool *pool, bool discard)
 		mutex_unlock(&pool->lock);
 		if (ret != -EAGAIN)
 			return ret;
-		if (busy &&
-		    kvmm_pool_wait(pool, !READ_ONCE(pool->nr_inflight))) {
+		if (busy && kvmm_area_idle(pool)) {
 			mutex_lock(&pool->lock);
 			kvmm_core_detach_cancel(&pool->core);
 			mutex_unlock(&pool->lock);
@@ -373,6 +324,8 @@ void kvmm_area_drop(struct kvmm_pool *pool)
 	mutex_unlock(&pool->lock);
 	if (!area)
 		return;
+	/* The next area may have a shorter deadline. */
+	cancel_delayed_work_sync(&pool->late_work);
 	kvmm_area_unclaim(area);
 	kvmm_area_free(area);
 }

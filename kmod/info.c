@@ -58,7 +58,8 @@ int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg)
 	a->abi = KVMM_ABI;
 	a->nr_pools = kvmm_pools_count();
 	a->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS |
-		KVMM_FEATURE_NUMA | KVMM_FEATURE_WORKERS;
+		KVMM_FEATURE_NUMA | KVMM_FEATURE_WORKERS |
+		KVMM_FEATURE_DEADLINE;
 	if (IS_ENABLED(CONFIG_IO_URING))
 		a->features |= KVMM_FEATURE_URING;
 	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))

@@ -111,6 +111,7 @@ enum kvmm_pool_state {
  * @inflight: struct kvmm_op by block index, from the core's decision to its
  *	done call
  * @nr_inflight: ops in @inflight
+ * @ops: those that are not late, oldest first
  * @io_seq: done calls made; waited for on @wait
  * @wait: woken by done calls and by the end of the pool
  * @clients: bound clients
@@ -123,7 +124,11 @@ enum kvmm_pool_state {
  * @nr_exports: how many
  * @exports_left: they alone hold memory now
  * @done_list: ops whose I/O ended, filled from any context
- * @done_work: makes the done calls; never runs twice at once
+ * @done_work: the worker: makes the done calls; never runs twice at once
+ * @late_work: wakes it up when the oldest op may be late
+ * @look_for_late: tells it why
+ * @end_work: the end of the pool
+ * @ended: the name is free
  */
 struct kvmm_pool {
 	struct list_head node;
@@ -161,6 +166,7 @@ struct kvmm_pool {
 	struct kvmm_area *area;
 	DECLARE_HASHTABLE(inflight, 8);
 	unsigned int nr_inflight;
+	struct list_head ops;
 	u64 io_seq;
 	wait_queue_head_t wait;
 	struct list_head clients;
@@ -175,6 +181,10 @@ struct kvmm_pool {
 
 	struct llist_head done_list;
 	struct work_struct done_work;
+	struct delayed_work late_work;
+	bool look_for_late;
+	struct work_struct end_work;
+	struct completion ended;
 };
 
 /**
@@ -273,7 +283,7 @@ struct kvmm_client {
 extern unsigned int kvmm_max_pools;
 extern unsigned long kvmm_max_bytes;
 extern struct workqueue_struct *kvmm_done_wq;
-extern struct workqueue_struct *kvmm_issue_wq;
+extern struct workqueue_struct *kvmm_end_wq;
 extern struct workqueue_struct *kvmm_populate_wq;
 
 /* ---- dev.c ---- */

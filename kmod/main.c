@@ -17,9 +17,9 @@ module_param_named(max_bytes, kvmm_max_bytes, ulong, 0644);
 MODULE_PARM_DESC(max_bytes,
 		 "Bytes that all pools together may hold pinned; 0: no limit (default)");
 
-/* Completions, in order; and I/O that could not be issued without blocking. */
+/* Completions, in order; and what may have to wait for a device. */
 struct workqueue_struct *kvmm_done_wq;
-struct workqueue_struct *kvmm_issue_wq;
+struct workqueue_struct *kvmm_end_wq;
 /* Zeroing memory. */
 struct workqueue_struct *kvmm_populate_wq;
 
@@ -39,16 +39,15 @@ static int __init kvmm_init(void)
 				       0);
 	if (!kvmm_done_wq)
 		return -ENOMEM;
-	kvmm_issue_wq = alloc_workqueue("kvmm_issue",
-					WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!kvmm_issue_wq) {
+	kvmm_end_wq = alloc_workqueue("kvmm_end", WQ_UNBOUND, WQ_MAX_ACTIVE);
+	if (!kvmm_end_wq) {
 		ret = -ENOMEM;
 		goto err_done_wq;
 	}
 	kvmm_populate_wq = alloc_workqueue("kvmm_populate", WQ_UNBOUND, 0);
 	if (!kvmm_populate_wq) {
 		ret = -ENOMEM;
-		goto err_issue_wq;
+		goto err_end_wq;
 	}
 	ret = kvmm_sysfs_init();
 	if (ret)
@@ -62,20 +61,23 @@ err_sysfs:
 	kvmm_sysfs_exit();
 err_populate_wq:
 	destroy_workqueue(kvmm_populate_wq);
-err_issue_wq:
-	destroy_workqueue(kvmm_issue_wq);
+err_end_wq:
+	destroy_workqueue(kvmm_end_wq);
 err_done_wq:
 	destroy_workqueue(kvmm_done_wq);
 	return ret;
 }
 
-/* Each pool and each open file holds the module, so there is none left. */
+/*
+ * Each pool and each open file holds the module, so there is none left; work
+ * that gave up the last reference may not have returned yet.
+ */
 static void __exit kvmm_exit(void)
 {
 	misc_deregister(&kvmm_misc);
 	kvmm_sysfs_exit();
+	destroy_workqueue(kvmm_end_wq);
 	destroy_workqueue(kvmm_populate_wq);
-	destroy_workqueue(kvmm_issue_wq);
 	destroy_workqueue(kvmm_done_wq);
 }
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Block I/O: one op from the core's decision to its done call.
+ * Block I/O: one op from the core's decision to the end of its I/O.
  *
  * begin (under the pool's lock) -> submit (by who asked, or by a worker where
- * that would block) -> kvmm_op_ended() (any context) -> kvmm_done_work()
- * (checksum, done call, everyone who waits).
+ * that would block) -> kvmm_op_ended() (any context) -> done.c
  */
 #include <linux/blkdev.h>
 #include <linux/cred.h>
 #include <linux/ktime.h>
-#include <linux/math64.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -85,12 +83,6 @@ void kvmm_cmd_entry(struct kvmm_cmd *cmd, u32 entry, int err)
 	}
 }
 
-static void kvmm_cmd_put(struct kvmm_cmd *cmd, struct list_head *ended)
-{
-	if (!--cmd->pending)
-		list_add_tail(&cmd->ended, ended);
-}
-
 static void kvmm_op_issue_work(struct work_struct *work);
 
 /**
@@ -113,9 +105,11 @@ u32 kvmm_ops_alloc(struct kvmm_pool *pool, struct list_head *ops, u32 n)
 			     GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 		if (!op)
 			break;
+		op->pool = pool;
 		op->max_segs = segs;
 		INIT_LIST_HEAD(&op->node);
 		INIT_LIST_HEAD(&op->waiters);
+		INIT_LIST_HEAD(&op->age);
 		INIT_HLIST_NODE(&op->hash);
 		INIT_WORK(&op->issue, kvmm_op_issue_work);
 		list_add_tail(&op->submit, ops);
@@ -156,12 +150,14 @@ void kvmm_op_begin(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry,
 	op->area = pool->area;
 	op->entry = entry;
 	op->write = write;
-	op->nowait = cmd->nowait;
 	op->len = round_up(op->io.length, op->area->align);
 	hash_add(pool->inflight, &op->hash, kvmm_block_index(op->io.handle));
 	WRITE_ONCE(pool->nr_inflight, pool->nr_inflight + 1);
 	op->started = ktime_get_ns();
 	op->depth = pool->nr_inflight;
+	list_add_tail(&op->age, &pool->ops);
+	if (list_is_first(&op->age, &pool->ops))
+		kvmm_deadline_arm(pool);
 	list_add_tail(&op->node, &cmd->ops);
 	cmd->pending++;
 	list_add_tail(&op->submit, submit);
@@ -204,7 +200,7 @@ void kvmm_op_join(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry)
  */
 static void kvmm_op_put(struct kvmm_op *op)
 {
-	struct kvmm_pool *pool = op->cmd->pool;
+	struct kvmm_pool *pool = op->pool;
 
 	if (!atomic_dec_and_test(&op->hands))
 		return;
@@ -225,7 +221,7 @@ static void kvmm_op_ended(struct kiocb *iocb, long res)
 
 static void kvmm_op_submit(struct kvmm_op *op)
 {
-	struct kvmm_pool *pool = op->cmd->pool;
+	struct kvmm_pool *pool = op->pool;
 	struct kvmm_area *area = op->area;
 	struct file *file = area->file;
 	const struct cred *old;
@@ -244,19 +240,25 @@ static void kvmm_op_submit(struct kvmm_op *op)
 		.ki_pos = area->offset + op->pos +
 			  ((loff_t)op->io.slot << pool->block_shift),
 		.ki_flags = IOCB_DIRECT | (op->write ? IOCB_WRITE : 0) |
-			    (op->nowait ? IOCB_NOWAIT : 0),
+			    (op->worker ? 0 : IOCB_NOWAIT),
 		.ki_ioprio = get_current_ioprio(),
 		.ki_complete = kvmm_op_ended,
 	};
 	iov_iter_bvec(&iter, op->write ? WRITE : READ, op->bvec, segs, bytes);
 
 	atomic_set(&op->hands, 2);
+	/* Nobody waits for it any more, and the device has enough to do. */
+	if (READ_ONCE(op->late)) {
+		ret = -ETIMEDOUT;
+		goto ended;
+	}
 	old = override_creds(area->cred);
 	if (op->write)
 		ret = file->f_op->write_iter(&op->iocb, &iter);
 	else
 		ret = file->f_op->read_iter(&op->iocb, &iter);
 	revert_creds(old);
+ended:
 	if (ret != -EIOCBQUEUED)
 		kvmm_op_ended(&op->iocb, ret);
 	kvmm_op_put(op);
@@ -267,20 +269,23 @@ static void kvmm_op_issue_work(struct work_struct *work)
 	kvmm_op_submit(container_of(work, struct kvmm_op, issue));
 }
 
-static void kvmm_op_issue_later(struct kvmm_op *op)
+/**
+ * kvmm_op_issue_later() - go on with an op in a worker, which may block
+ * @op: in the caller's hand
+ */
+void kvmm_op_issue_later(struct kvmm_op *op)
 {
-	op->nowait = false;
-	op->retried = true;
-	queue_work(kvmm_issue_wq, &op->issue);
+	op->worker = true;
+	queue_work(op->area->issue_wq, &op->issue);
 }
 
 /*
- * Writing past the caller's limit of file size would kill it with SIGXFSZ; the
- * limit is not meant for the area.
+ * Who asks is never held by the device.  Writing past the caller's limit of
+ * file size would kill it with SIGXFSZ; the limit is not meant for the area.
  */
 static bool kvmm_op_wants_worker(const struct kvmm_op *op)
 {
-	if (op->nowait && !op->area->nowait)
+	if (!op->area->nowait)
 		return true;
 	return op->write && op->area->regular &&
 	       rlimit(RLIMIT_FSIZE) < op->area->end;
@@ -304,199 +309,4 @@ void kvmm_ops_submit(struct list_head *submit)
 	}
 	blk_finish_plug(&plug);
 	INIT_LIST_HEAD(submit);
-}
-
-/* May a worker succeed where the submitter did not? */
-static bool kvmm_op_may_retry(const struct kvmm_op *op)
-{
-	if (op->retried)
-		return false;
-	switch (op->res) {
-	case -EAGAIN:
-	case -EINTR:
-	case -ENOMEM:
-	case -EFBIG:
-	case -ERESTARTSYS:
-	case -ERESTARTNOINTR:
-	case -ERESTARTNOHAND:
-	case -ERESTART_RESTARTBLOCK:
-		return true;
-	default:
-		return false;
-	}
-}
-
-static u32 kvmm_op_checksum(struct kvmm_op *op)
-{
-	struct kvmm_pool *pool = op->cmd->pool;
-
-	return kvmm_arena_crc32c(pool, (u64)op->io.frame << pool->block_shift,
-				 op->io.length);
-}
-
-/*
- * Look at an I/O that ended.  Return: false: the op goes on, else @err tells.
- */
-static bool kvmm_op_complete(struct kvmm_op *op)
-{
-	long res = op->res;
-
-	if (res < 0 && kvmm_op_may_retry(op)) {
-		kvmm_op_issue_later(op);
-		return false;
-	}
-	if (res > 0 && res <= op->part) {
-		op->pos += res;
-		if (op->pos < op->len && !(res % op->area->align)) {
-			kvmm_op_issue_later(op);
-			return false;
-		}
-		op->err = op->pos < op->len ? -EIO : 0;
-	} else {
-		/* Nothing read is the end of the file: someone cut it. */
-		op->err = res < 0 ? res : -EIO;
-	}
-
-	if (!op->err && op->area->checksums) {
-		op->crc = kvmm_op_checksum(op);
-		if (!op->write && op->crc != op->io.crc)
-			op->err = -EBADMSG;
-	}
-	op->complete = true;
-	return true;
-}
-
-static bool kvmm_op_lost_frame(struct kvmm_op *op)
-{
-	struct kvmm_pool *pool = op->cmd->pool;
-	struct kvmm_block_ref ref = { .handle = op->io.handle };
-
-	kvmm_core_query(&pool->core, kvmm_pool_now(pool), &ref, 1);
-	return ref.result == KVMM_SWAPPED;
-}
-
-/*
- * What reading a block back costs, for the core to compare with computing it:
- * its time shared among those in flight when it began, averaged over some.
- */
-static void kvmm_op_learn(struct kvmm_op *op)
-{
-	struct kvmm_core *core = &op->cmd->pool->core;
-	u64 us = div_u64(ktime_get_ns() - op->started,
-			 NSEC_PER_USEC * op->depth);
-
-	us = (7ULL * core->load_us + us) / 8;
-	core->load_us = clamp_t(u64, us, 1, U32_MAX);
-}
-
-/* Tell the core, then everyone who waits. */
-static void kvmm_op_finish(struct kvmm_op *op, struct list_head *ended)
-{
-	struct kvmm_cmd *cmd = op->cmd;
-	struct kvmm_pool *pool = cmd->pool;
-	struct kvmm_op *w, *next;
-	bool degraded = pool->core.degraded;
-	int err = 0;
-
-	if (op->write) {
-		kvmm_core_write_done(&pool->core, op->io.handle, op->err,
-				     op->crc);
-		if (pool->core.degraded && !degraded)
-			kvmm_event_pool(pool, KVMM_EVENT_DEGRADED, -op->err);
-		kvmm_area_end_write(op->area);
-		if (!op->err && kvmm_op_lost_frame(op))
-			cmd->evicted++;
-	} else {
-		kvmm_core_read_done(&pool->core, op->io.handle, op->err);
-		if (!op->err)
-			kvmm_op_learn(op);
-	}
-	if (op->err)
-		err = op->write ? -EIO : -ESTALE;
-
-	hash_del(&op->hash);
-	WRITE_ONCE(pool->nr_inflight, pool->nr_inflight - 1);
-	WRITE_ONCE(pool->io_seq, pool->io_seq + 1);
-
-	list_for_each_entry_safe(w, next, &op->waiters, node) {
-		kvmm_cmd_entry(w->cmd, w->entry, err);
-		kvmm_cmd_put(w->cmd, ended);
-		kfree(w);
-	}
-	kvmm_cmd_entry(cmd, op->entry, err);
-	list_del(&op->node);
-	kvmm_cmd_put(cmd, ended);
-	kfree(op);
-}
-
-/* The next op of @cmd, if it is complete. */
-static struct kvmm_op *kvmm_cmd_next(struct kvmm_cmd *cmd)
-{
-	struct kvmm_op *op;
-
-	op = list_first_entry_or_null(&cmd->ops, struct kvmm_op, node);
-	return op && op->complete ? op : NULL;
-}
-
-/*
- * Finish what can be finished of the commands in @ready.  A command that is
- * still in the list has an op in hand, so it is not gone.
- */
-static void kvmm_finish_batch(struct kvmm_pool *pool, struct list_head *ready,
-			      struct list_head *ended)
-{
-	unsigned int n = 0;
-
-	mutex_lock(&pool->lock);
-	while (!list_empty(ready) && n++ < KVMM_CORE_BATCH) {
-		struct kvmm_cmd *cmd = list_first_entry(ready, struct kvmm_cmd,
-							ready);
-		struct kvmm_op *op = kvmm_cmd_next(cmd);
-
-		if (op)
-			kvmm_op_finish(op, ended);
-		if (!kvmm_cmd_next(cmd))
-			list_del_init(&cmd->ready);
-	}
-	wake_up_all(&pool->wait);
-	mutex_unlock(&pool->lock);
-}
-
-/** kvmm_done_work() - take ops whose I/O ended to their done calls */
-void kvmm_done_work(struct work_struct *work)
-{
-	struct kvmm_pool *pool = container_of(work, struct kvmm_pool,
-					      done_work);
-	struct llist_node *list = llist_del_all(&pool->done_list);
-	struct kvmm_cmd *cmd, *next_cmd;
-	struct kvmm_op *op, *next_op;
-	LIST_HEAD(ready);
-	LIST_HEAD(ended);
-
-	list = llist_reverse_order(list);
-	llist_for_each_entry_safe(op, next_op, list, done) {
-		if (kvmm_op_complete(op) && list_empty(&op->cmd->ready))
-			list_add_tail(&op->cmd->ready, &ready);
-		cond_resched();
-	}
-	while (!list_empty(&ready)) {
-		kvmm_finish_batch(pool, &ready, &ended);
-		cond_resched();
-	}
-	/* From here on the pool is not touched: it may go with its commands. */
-	list_for_each_entry_safe(cmd, next_cmd, &ended, ended) {
-		if (cmd->end)
-			cmd->end(cmd);
-		else
-			complete(&cmd->done);
-	}
-}
-
-/** kvmm_swap_drain() - wait for all ops of a pool that begins no more */
-void kvmm_swap_drain(struct kvmm_pool *pool)
-{
-	wait_event(pool->wait, !READ_ONCE(pool->nr_inflight));
-	/* See kvmm_op_put(). */
-	synchronize_rcu();
-	cancel_work_sync(&pool->done_work);
 }

@@ -200,6 +200,42 @@ void kvmm_pool_put(struct kvmm_pool *pool)
 	kref_put(&pool->ref, kvmm_pool_free);
 }
 
+/*
+ * From the moment @dead is set no command starts, and who attaches or detaches
+ * gives up; what was started is I/O that ends with the device.  Then nobody but
+ * us looks at what is torn down.
+ */
+static void kvmm_pool_end_work(struct work_struct *work)
+{
+	struct kvmm_pool *pool = container_of(work, struct kvmm_pool,
+					      end_work);
+
+	kvmm_sysfs_del_pool(pool);
+
+	mutex_lock(&pool->lock);
+	WRITE_ONCE(pool->dead, true);
+	kvmm_event_hangup(pool);
+	mutex_unlock(&pool->lock);
+	wake_up_all(&pool->wait);
+	mutex_lock(&pool->area_lock);
+	kvmm_swap_drain(pool);
+	kvmm_fill_drain(pool);
+
+	kvmm_arena_revoke(pool);
+	kvmm_place_exit(pool);
+	mutex_lock(&pool->lock);
+	kvmm_core_exit(&pool->core);
+	mutex_unlock(&pool->lock);
+	kvmm_area_drop(pool);
+	mutex_unlock(&pool->area_lock);
+
+	kvmm_pool_unlist(pool);
+	/* Who waits can unload now, and unloading waits for this to return. */
+	module_put(THIS_MODULE);
+	complete_all(&pool->ended);
+	kvmm_pool_put(pool);
+}
+
 static struct kvmm_pool *kvmm_pool_make(const struct kvmm_pool_create *a)
 {
 	struct kvmm_pool *pool;
@@ -226,7 +262,11 @@ static struct kvmm_pool *kvmm_pool_make(const struct kvmm_pool_create *a)
 	pool->exports = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&pool->fills);
 	init_llist_head(&pool->done_list);
+	INIT_LIST_HEAD(&pool->ops);
 	INIT_WORK(&pool->done_work, kvmm_done_work);
+	INIT_DELAYED_WORK(&pool->late_work, kvmm_late_work);
+	INIT_WORK(&pool->end_work, kvmm_pool_end_work);
+	init_completion(&pool->ended);
 	return pool;
 }
 
@@ -370,37 +410,6 @@ out_client:
 	return ret;
 }
 
-/*
- * From the moment @dead is set no command starts; what it had started is I/O
- * that ends with the device.  Then nobody but us looks at what is torn down.
- */
-static void kvmm_pool_teardown(struct kvmm_pool *pool)
-{
-	kvmm_sysfs_del_pool(pool);
-
-	mutex_lock(&pool->area_lock);
-	mutex_lock(&pool->lock);
-	WRITE_ONCE(pool->dead, true);
-	kvmm_event_hangup(pool);
-	mutex_unlock(&pool->lock);
-	wake_up_all(&pool->wait);
-	kvmm_swap_drain(pool);
-	kvmm_fill_drain(pool);
-
-	kvmm_arena_revoke(pool);
-	kvmm_place_exit(pool);
-	mutex_lock(&pool->lock);
-	kvmm_core_exit(&pool->core);
-	mutex_unlock(&pool->lock);
-	kvmm_area_drop(pool);
-	mutex_unlock(&pool->area_lock);
-
-	kvmm_pool_unlist(pool);
-	kvmm_pool_put(pool);
-	/* The caller's open file holds the module. */
-	module_put(THIS_MODULE);
-}
-
 int kvmm_do_pool_destroy(struct kvmm_client *client, struct file *file,
 			 void *arg)
 {
@@ -431,10 +440,14 @@ int kvmm_do_pool_destroy(struct kvmm_client *client, struct file *file,
 		goto err_unlock;
 	}
 	pool->state = KVMM_POOL_DYING;
+	kref_get(&pool->ref);
 	mutex_unlock(&kvmm_pools_lock);
 
-	kvmm_pool_teardown(pool);
-	return 0;
+	/* A device may hang: who is killed meanwhile does not have to wait. */
+	queue_work(kvmm_end_wq, &pool->end_work);
+	ret = wait_for_completion_killable(&pool->ended) ? -EINTR : 0;
+	kvmm_pool_put(pool);
+	return ret;
 
 err_unlock:
 	mutex_unlock(&kvmm_pools_lock);

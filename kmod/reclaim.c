@@ -123,7 +123,7 @@ static int kvmm_reclaim_wait(struct kvmm_pool *pool, u32 keep, bool *more)
 	u64 seq;
 
 	mutex_lock(&pool->lock);
-	*more = !pool->dead && (pool->core.writing || pool->core.reading) &&
+	*more = !pool->dead && kvmm_core_moving(&pool->core) &&
 		kvmm_core_frames_used(&pool->core) > keep;
 	seq = pool->io_seq;
 	mutex_unlock(&pool->lock);

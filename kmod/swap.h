@@ -11,6 +11,11 @@
  * the order in which the device does them.  What the core does with a block
  * that has arrived depends on what arrived before it; so the same commands
  * always lead to the same state.
+ *
+ * All but those that are late.  An op has a deadline, from its beginning.  When
+ * it passes, all who wait are told that it failed, the op leaves its command,
+ * and those behind it go on in their order.  The late op is then nobody's: it
+ * keeps frame, slot, area and pool until its I/O ends, at any time after.
  */
 #ifndef KVMM_SWAP_H
 #define KVMM_SWAP_H
@@ -40,6 +45,8 @@ struct kvmm_pool;
  * @checksums: data is checked when it is read back
  * @regular: a regular file: writing keeps the file system from freezing
  * @nowait: I/O can be issued without blocking
+ * @timeout_ns: how long one op may take
+ * @issue_wq: for what would block: a device that hangs holds no other area's
  * @probe_us: what reading a little took when it was attached
  *
  * Held by the pool; ops in flight keep it attached.
@@ -56,6 +63,8 @@ struct kvmm_area {
 	bool checksums;
 	bool regular;
 	bool nowait;
+	u64 timeout_ns;
+	struct workqueue_struct *issue_wq;
 	u32 probe_us;
 };
 
@@ -69,7 +78,6 @@ struct kvmm_area {
  * @err_entry: that number
  * @evicted: writes after which the block had no frame any more
  * @results: each entry's result, or NULL
- * @nowait: issue I/O without blocking
  * @end: called once when nothing is pending, without locks, from the worker
  * @ready: in the worker's list of commands to look at
  * @ended: in the worker's list of commands to end
@@ -86,7 +94,6 @@ struct kvmm_cmd {
 	u32 err_entry;
 	u32 evicted;
 	s32 *results;
-	bool nowait;
 	void (*end)(struct kvmm_cmd *cmd);
 	struct list_head ready;
 	struct list_head ended;
@@ -96,10 +103,12 @@ struct kvmm_cmd {
 /**
  * struct kvmm_op - one block on its way, or one entry that waits for an op
  * @iocb: for the file
- * @cmd: whose it is
+ * @pool: the pool
+ * @cmd: whose it is; NULL: late, the command may be gone
  * @area: where from or to
  * @node: in the command's ops, or in another op's waiters
  * @waiters: entries of other commands that wait for this block
+ * @age: in the pool's ops that are not late
  * @hash: in the pool's ops in flight
  * @submit: in the list of ops to submit
  * @done: in the pool's list of ops whose I/O ended
@@ -116,9 +125,9 @@ struct kvmm_cmd {
  * @err: 0 or why the block could not be moved
  * @crc: checksum of what was written
  * @write: direction
- * @nowait: don't block in the I/O in flight
- * @retried: has been issued from a worker
- * @complete: all I/O has ended; the worker's
+ * @worker: is issued from a worker, where it may block
+ * @complete: all I/O has ended; the pool's worker's, as is @late
+ * @late: did not end by its deadline
  * @max_segs: room in @bvec
  * @bvec: pages of the I/O in flight
  *
@@ -127,10 +136,12 @@ struct kvmm_cmd {
  */
 struct kvmm_op {
 	struct kiocb iocb;
+	struct kvmm_pool *pool;
 	struct kvmm_cmd *cmd;
 	struct kvmm_area *area;
 	struct list_head node;
 	struct list_head waiters;
+	struct list_head age;
 	struct hlist_node hash;
 	struct list_head submit;
 	struct llist_node done;
@@ -147,9 +158,9 @@ struct kvmm_op {
 	int err;
 	u32 crc;
 	bool write;
-	bool nowait;
-	bool retried;
+	bool worker;
 	bool complete;
+	bool late;
 	u32 max_segs;
 	struct bio_vec bvec[];
 };
@@ -167,6 +178,12 @@ void kvmm_op_begin(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry,
 		   bool write, struct list_head *submit);
 void kvmm_op_join(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry);
 void kvmm_ops_submit(struct list_head *submit);
+void kvmm_op_issue_later(struct kvmm_op *op);
+
+/* ---- done.c: the pool's worker ---- */
+
+void kvmm_deadline_arm(struct kvmm_pool *pool);
+void kvmm_late_work(struct work_struct *work);
 void kvmm_done_work(struct work_struct *work);
 void kvmm_swap_drain(struct kvmm_pool *pool);
 
@@ -176,6 +193,12 @@ bool kvmm_area_start_write(struct kvmm_area *area);
 void kvmm_area_end_write(struct kvmm_area *area);
 bool kvmm_area_checksums(const struct kvmm_pool *pool);
 void kvmm_area_drop(struct kvmm_pool *pool);
+void kvmm_area_unclaim(struct kvmm_area *area);
+void kvmm_area_free(struct kvmm_area *area);
+
+/* ---- probe.c ---- */
+
+int kvmm_area_probe(struct kvmm_area **areap);
 
 /* ---- swap.c ---- */
 

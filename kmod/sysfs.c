@@ -4,6 +4,7 @@
  * file is described in abi/sysfs-kernel-kvmm.
  */
 #include <linux/kobject.h>
+#include <linux/math64.h>
 #include <linux/stat.h>
 #include <linux/sysfs.h>
 
@@ -128,6 +129,13 @@ static ssize_t pool_area_offset_show(struct kvmm_pool *pool, char *buf)
 	return sysfs_emit(buf, "%lld\n", pool->area ? pool->area->offset : 0);
 }
 
+static ssize_t pool_io_timeout_ms_show(struct kvmm_pool *pool, char *buf)
+{
+	u64 ns = pool->area ? pool->area->timeout_ns : 0;
+
+	return sysfs_emit(buf, "%llu\n", div_u64(ns, NSEC_PER_MSEC));
+}
+
 #define KVMM_FILE(_name)						\
 	.attr = { .name = (_name), .mode = 0444 }
 #define KVMM_SHOW(_name, _show)						\
@@ -150,6 +158,7 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_SHOW("nodes_prefer", pool_nodes_prefer_show),
 	KVMM_SHOW("area", pool_area_show),
 	KVMM_SHOW("area_offset", pool_area_offset_show),
+	KVMM_SHOW("io_timeout_ms", pool_io_timeout_ms_show),
 	KVMM_U64("epoch", epoch),
 	KVMM_U32("block_size", block_size),
 	KVMM_U32("nr_frames", nr_frames),
@@ -193,6 +202,7 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_U64("write_errors", write_errors),
 	KVMM_U64("read_errors", read_errors),
 	KVMM_U64("checksum_errors", checksum_errors),
+	KVMM_U64("io_timeouts", io_timeouts),
 	KVMM_U64("requests", requests),
 	KVMM_U64("output_tokens", output_tokens),
 	KVMM_U64("clients_dead", clients_dead),

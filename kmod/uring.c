@@ -157,7 +157,6 @@ int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags)
 
 	u->ioucmd = ioucmd;
 	kvmm_cmd_init(&u->cmd, client->pool, kvmm_uring_end);
-	u->cmd.nowait = issue_flags & IO_URING_F_NONBLOCK;
 	kvmm_uring_issue(&u->cmd, client, &sc, out, handles);
 	if (handles != &one)
 		kvfree(handles);

@@ -569,6 +569,9 @@ void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err);
  */
 void kvmm_core_io_late(struct kvmm_core *c, u64 handle);
 
+/* kvmm_core_is_late() - has @handle a move that was said to be late */
+bool kvmm_core_is_late(const struct kvmm_core *c, u64 handle);
+
 /*
  * kvmm_core_moving() - moves in flight that are worth waiting for
  */

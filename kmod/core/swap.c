@@ -207,15 +207,25 @@ void kvmm_core_io_late(struct kvmm_core *c, u64 handle)
 	c->degraded = true;
 	c->late++;
 	if (b->state == KVMM_READING) {
-		hold_drop_all(c, b, i);
-		if (!(b->flags & KVMM_B_DOOMED))
+		if (!(b->flags & KVMM_B_DOOMED)) {
+			block_note(c, b, i, KVMM_NOTE_UNREADABLE);
 			block_kill(c, b, i, KVMM_END_LOST);
+		}
+		hold_drop_all(c, b, i);
 	} else {
 		if (b->flags & KVMM_B_EVICTING)
 			block_stop_evicting(c, b, i);
 		c->lru_busy += in_lru(b, i) && !b->pins;
 	}
 	b->flags |= KVMM_B_LATE;
+}
+
+bool kvmm_core_is_late(const struct kvmm_core *c, u64 handle)
+{
+	u32 i;
+	struct kvmm_block *b = block_get(c, handle, &i);
+
+	return b && block_late(b);
 }
 
 u32 kvmm_core_moving(const struct kvmm_core *c)

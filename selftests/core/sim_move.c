@@ -264,6 +264,8 @@ bool sim_late(struct sim *s, u32 which)
 	if (b->evicting)
 		m_stop_evicting(s, b);
 	if (s->io[which].read) {
+		if (!b->doomed)
+			m_note(b, KVMM_NOTE_UNREADABLE);
 		for (k = 1; k <= SIM_CLIENTS; k++)
 			while (m_unhold(s, b, k))
 				;

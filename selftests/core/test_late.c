@@ -9,6 +9,7 @@ static void late(struct fx *f, u64 handle)
 {
 	kvmm_core_io_late(&f->c, handle);
 	fx_check(f);
+	assert_true(kvmm_core_is_late(&f->c, handle) || fx_reports >= 0);
 }
 
 static void a_late_read_is_a_miss(void **state)
@@ -88,6 +89,7 @@ static void a_late_write_stays_in_memory(void **state)
 				 -EIO);
 		assert_int_equal(fx_unpin(&f, h), 0);
 		fx_out_end(&f, h, end[i]);
+		assert_false(kvmm_core_is_late(&f.c, h));
 		st = fx_stat(&f);
 		/* what arrived after all is as good as any */
 		assert_int_equal(fx_query(&f, h),

@@ -91,6 +91,15 @@ int kt_attach(struct kt *t, int fd, uint32_t nr_slots, uint64_t offset,
 	return ret;
 }
 
+int kt_attach_timeout(struct kt *t, int fd, uint32_t timeout_ms)
+{
+	struct kvmm_swap_attach arg = {
+		.size = sizeof(arg), .fd = fd, .timeout_ms = timeout_ms,
+	};
+
+	return kt_ioctl(t->fd, KVMM_SWAP_ATTACH, &arg);
+}
+
 int kt_detach(struct kt *t, uint32_t flags)
 {
 	struct kvmm_swap_detach arg = { .size = sizeof(arg), .flags = flags };

@@ -194,6 +194,9 @@ int kt_attach(struct kt *t, int fd, uint32_t nr_slots, uint64_t offset,
 	      uint32_t flags, uint32_t *got);
 int kt_detach(struct kt *t, uint32_t flags);
 
+/* Attaches all of @fd, with a deadline of @timeout_ms for each block's I/O. */
+int kt_attach_timeout(struct kt *t, int fd, uint32_t timeout_ms);
+
 /* KVMM_SWAP_OUT or KVMM_SWAP_IN through the ioctl; returns entries done. */
 int kt_swap(struct kt *t, unsigned long cmd, struct kvmm_block_ref *refs,
 	    uint32_t n, uint32_t flags);
@@ -220,5 +223,23 @@ int kt_nullb(uint32_t megabytes, uint32_t delay_us);
 /* From now on all I/O of it fails with EIO, or works again. */
 int kt_nullb_fail(bool fail);
 void kt_nullb_end(void);
+
+/* ---- a disk that hangs, fails or lies (kt_dm.c) ---- */
+
+/*
+ * Makes a device-mapper device on the spare disk and opens it O_RDWR.  -ENODEV
+ * where there is no disk or no driver.  One at a time.
+ */
+int kt_dm(void);
+
+/* From now on it answers nothing, or answers again, all there was, too. */
+int kt_dm_hang(bool hang);
+
+/*
+ * Becomes another target: "linear", "error", "flakey", "delay"; @args follow the
+ * name of the disk.  What is in flight ends first.
+ */
+int kt_dm_become(const char *target, const char *args);
+void kt_dm_end(void);
 
 #endif /* KVMM_TEST_H */

@@ -218,6 +218,7 @@ TEST_F(sysfs, values)
 	SAME(write_errors);
 	SAME(read_errors);
 	SAME(checksum_errors);
+	SAME(io_timeouts);
 	SAME(requests);
 	SAME(output_tokens);
 	SAME(clients_dead);

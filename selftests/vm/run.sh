@@ -27,7 +27,7 @@ What is in the VM:
   --module-args ARGS    parameters of the last --module
   --kmod NAME           pack and load this module of the kernel, e.g. null_blk
   --kmod-pack NAME      pack it only; a test may modprobe it. loop, brd,
-                        null_blk, dm-mod and dm-flakey are always there
+                        null_blk, dm-mod, -flakey and -delay are always there
   --env NAME=VALUE      environment of the tests
   --rmmod               at the end unload what --module loaded; it must succeed
 
@@ -281,7 +281,7 @@ if [[ $release ]]; then
 			die "the kernel $release has no module $m"
 		fi
 	done
-	for m in loop brd null_blk dm-mod dm-flakey; do
+	for m in loop brd null_blk dm-mod dm-flakey dm-delay; do
 		pack_kmod "$m" || :
 	done
 	for m in "${packs[@]}"; do

@@ -296,8 +296,10 @@ struct kvmm_pool_open {
  * @name: the pool's name
  *
  * May be called on any client, bound or not, by the pool's owner or with
- * CAP_SYS_ADMIN.  Waits for I/O in flight.  With KVMM_POOL_FORCE the other
- * clients get -ENODEV from then on, and SIGBUS when they touch the arena.
+ * CAP_SYS_ADMIN.  Waits for I/O in flight, late one too: a device has the
+ * memory until it answers.  Who waits can be killed; the pool ends all the
+ * same.  With KVMM_POOL_FORCE the other clients get -ENODEV from then on, and
+ * SIGBUS when they touch the arena.
  * Errors: -ENOENT, -EPERM, -EBUSY (a client other than the caller is bound and
  * KVMM_POOL_FORCE is not set), -EINVAL, -ENAMETOOLONG.
  */
@@ -548,8 +550,9 @@ struct kvmm_populate {
  *	out: slots in use
  * @offset: where in the file the area starts, a multiple of block_size
  * @timeout_ms: deadline of one block's I/O, 1 to KVMM_MAX_IO_TIMEOUT_MS; 0: a
- *	default of 30 s.  A read that passes it is a miss for who waits; a
- *	write that does leaves its block in memory; either sets degraded
+ *	default of 30 s.  A read that passes it is a miss (-ESTALE for who
+ *	waits), and its frame rests until the device answers; a write that does
+ *	is -EIO and leaves its block in memory; either sets degraded
  * @__reserved: 0
  *
  * The area's content is overwritten.  Allocate and write the file in advance:
@@ -557,7 +560,7 @@ struct kvmm_populate {
  * disk then stops stores (see kvmm_pool_stat.degraded).
  * Errors: -EINVAL, -EBADF, -EBUSY (the pool has an area, or another pool uses
  * this one), -EOPNOTSUPP (no O_DIRECT), -ENOSPC (no room for one slot), -EIO,
- * -EPERM.
+ * -ETIMEDOUT (no answer by the deadline), -EINTR, -EPERM.
  */
 struct kvmm_swap_attach {
 	__u32 size;
@@ -578,7 +581,7 @@ struct kvmm_swap_attach {
  * @size: sizeof(struct kvmm_swap_detach)
  * @flags: KVMM_SWAP_DISCARD or 0
  *
- * Waits for I/O in flight.
+ * Waits for I/O in flight, late one too.
  * Errors: -ENOENT (no area), -EBUSY (blocks are swapped out and
  * KVMM_SWAP_DISCARD is not set), -EPERM, -EINTR.
  */
@@ -1026,7 +1029,8 @@ struct kvmm_swap_cmd {
  * @done: out: entries whose result is not an error
  * @result: out: with KVMM_SWAP_ONE the entry's result
  *
- * Waits for the I/O.  A signal does not cut it short: it ends with the device.
+ * Waits for the I/O.  A signal does not cut it short: it ends with the device,
+ * or at the deadline.
  */
 struct kvmm_swap {
 	__u32 size;
