@@ -142,6 +142,7 @@ static long attach_fd(struct kvmm_pool *pool, const struct kvmm_swap_opts *o,
 		.fd = fd,
 		.nr_slots = o->nr_slots,
 		.offset = o->offset,
+		.timeout_ms = o->timeout_ms,
 	};
 	int err = pool->kv->ops->swap_attach(pool, &arg);
 

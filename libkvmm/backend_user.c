@@ -82,7 +82,8 @@ static int user_info(struct kvmm *kv, struct kvmm_info *info)
 	struct user_pool *up;
 
 	info->abi = KVMM_ABI;
-	info->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS;
+	info->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS |
+			 KVMM_FEATURE_DEADLINE;
 	info->policies = 1ULL << KVMM_POLICY_LRU;
 	info->max_block_size = KVMM_MAX_BLOCK_SIZE;
 	info->max_batch = KVMM_MAX_BATCH;

@@ -178,10 +178,14 @@ struct io_group {
  * @io: what to move, as the core said
  * @group: whose it is; NULL: nobody waits for it
  * @index: entry of the group's refs
+ * @started: when, by user_mono_us()
  * @bytes: to move, a multiple of the area's alignment
  * @moved: of those, done
  * @crc: checksum of the frame's data, set by finishing
  * @write: to the area
+ * @busy: handed out by the core and not done; under user_pool.lock
+ * @late: of those, did not end in time, nobody waits for it any more; changes
+ *	under user_pool.lock and user_area.lock
  * @err: how it ended
  */
 struct io_req {
@@ -189,10 +193,13 @@ struct io_req {
 	struct kvmm_io io;
 	struct io_group *group;
 	uint32_t index;
+	uint64_t started;
 	uint32_t bytes;
 	uint32_t moved;
 	uint32_t crc;
 	bool write;
+	bool busy;
+	bool late;
 	int err;
 };
 
@@ -210,8 +217,9 @@ struct io_list {
  * @exit: nothing is in flight
  * @start: take requests over
  * @wait: come back when requests may have ended: it has finished some, or
- *	io_seq is not @seq any more; @want of them where it has the choice.
- *	Something is in flight or being finished
+ *	io_seq is not @seq any more; @want of them where it has the choice; or
+ *	at @until, by user_mono_us(), where that is not 0.  Something is in
+ *	flight or being finished
  * @poll: finish what has ended, never wait
  */
 struct io_engine {
@@ -219,7 +227,8 @@ struct io_engine {
 	int (*init)(struct user_area *a);
 	void (*exit)(struct user_area *a);
 	void (*start)(struct user_area *a, struct io_list *list);
-	void (*wait)(struct user_area *a, uint64_t seq, uint32_t want);
+	void (*wait)(struct user_area *a, uint64_t seq, uint32_t want,
+		     uint64_t until);
 	void (*poll)(struct user_area *a);
 };
 
@@ -233,8 +242,12 @@ struct io_engine {
  * @checksums: data is checked when read back
  * @engine: who moves the bytes
  * @priv: the engine's own
- * @refs: commands that use it; under user_pool.lock
+ * @timeout_us: how long one move may take
+ * @due: no move is late before, by user_mono_us(); 0: none is under way; under
+ *	user_pool.lock, as @refs
+ * @refs: commands that use it
  * @lock: guards what is below, and the engine's state
+ * @nr_late: requests that are late
  * @free: requests that nobody uses
  * @reqs: all of them
  */
@@ -247,9 +260,12 @@ struct user_area {
 	bool checksums;
 	const struct io_engine *engine;
 	void *priv;
+	uint64_t timeout_us;
+	uint64_t due;
 	uint32_t refs;
 
 	pthread_mutex_t lock;
+	uint32_t nr_late;
 	struct io_list free;
 	struct io_req reqs[USER_DEPTH];
 };
@@ -337,8 +353,13 @@ struct io_req *io_list_take(struct io_list *list);
  */
 uint32_t io_take(struct user_area *a, struct io_list *list, uint32_t least,
 		 uint32_t most);
-/** io_take_wait() - at least @least, at most KVMM_CORE_BATCH; waits for them */
-void io_take_wait(struct user_area *a, struct io_list *list, uint32_t least);
+/**
+ * io_take_wait() - at least @least, at most KVMM_CORE_BATCH; waits for them
+ *
+ * Return: false: too many are late, there won't be as many for now; the area is
+ * degraded then.
+ */
+bool io_take_wait(struct user_area *a, struct io_list *list, uint32_t least);
 /** io_give_back() - requests that were not needed */
 void io_give_back(struct user_area *a, struct io_list *list);
 /** io_prepare() - fill @req->io's companions */
@@ -346,12 +367,19 @@ void io_prepare(struct user_area *a, struct io_req *req, bool write,
 		struct io_group *group, uint32_t index);
 /** io_finish() - tell the core, and whoever waits, that requests have ended */
 void io_finish(struct user_area *a, struct io_list *list);
+/**
+ * io_wait() - the engine's wait(), and what is late by then is said so
+ * @seq: io_seq as it was when there was something to wait for
+ */
+void io_wait(struct user_area *a, uint64_t seq, uint32_t want);
+/** io_poll() - the same without waiting */
+void io_poll(struct user_area *a);
 /** io_group_wait() - until all of a group's moves have ended */
 void io_group_wait(struct user_area *a, struct io_group *group);
 /** io_sync() - move the bytes of @req here and now; sets its err */
 void io_sync(struct user_area *a, struct io_req *req);
-/** io_seq_wait() - sleep until io_seq is not @seq */
-void io_seq_wait(struct user_pool *up, uint64_t seq);
+/** io_seq_wait() - sleep until io_seq is not @seq, or until @until if not 0 */
+void io_seq_wait(struct user_pool *up, uint64_t seq, uint64_t until);
 /** io_crc32c() - CRC32C as in iSCSI */
 uint32_t io_crc32c(const void *data, uint32_t bytes);
 

@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A deadline where none was asked for. */
+#define IO_TIMEOUT_MS	30000U
 /* At least this, so that no file system block is written in part. */
 #define MIN_ALIGN	4096U
 
@@ -198,6 +200,8 @@ static int area_new(struct user_pool *up, struct kvmm_swap_attach *arg,
 	a->up = up;
 	a->offset = arg->offset;
 	a->checksums = !(arg->flags & KVMM_SWAP_NO_CHECKSUM);
+	a->timeout_us = 1000ULL * (arg->timeout_ms ? arg->timeout_ms
+						   : IO_TIMEOUT_MS);
 	a->fd = reopen(arg->fd);
 	err = a->fd < 0 ? a->fd : 0;
 	if (err)
@@ -260,7 +264,7 @@ int user_swap_attach(struct kvmm_pool *pool, struct kvmm_swap_attach *arg)
 		return -EACCES;
 	if (arg->flags & ~KVMM_SWAP_NO_CHECKSUM ||
 	    arg->offset & ((1ULL << up->block_shift) - 1) ||
-	    arg->offset > INT64_MAX)
+	    arg->offset > INT64_MAX || arg->timeout_ms > KVMM_MAX_IO_TIMEOUT_MS)
 		return -EINVAL;
 	err = attach_begin(up);
 	if (err)
@@ -324,7 +328,7 @@ static int detach_core(struct user_pool *up, struct user_area *a, bool discard)
 		if (err != -EAGAIN)
 			return err;
 		if (busy)
-			a->engine->wait(a, seq, 1);
+			io_wait(a, seq, 1);
 	}
 }
 

@@ -9,6 +9,7 @@
 
 #include <isa-l/crc.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 void io_list_add(struct io_list *list, struct io_req *req)
@@ -52,10 +53,11 @@ uint32_t io_take(struct user_area *a, struct io_list *list, uint32_t least,
 	return n;
 }
 
-void io_take_wait(struct user_area *a, struct io_list *list, uint32_t least)
+bool io_take_wait(struct user_area *a, struct io_list *list, uint32_t least)
 {
 	struct user_pool *up = a->up;
 	uint64_t seq;
+	bool never;
 
 	for (;;) {
 		/* Read first: what is given back afterwards changes it. */
@@ -63,8 +65,13 @@ void io_take_wait(struct user_area *a, struct io_list *list, uint32_t least)
 		seq = up->io_seq;
 		pthread_mutex_unlock(&up->lock);
 		if (io_take(a, list, least, KVMM_CORE_BATCH))
-			return;
-		a->engine->wait(a, seq, USER_DEPTH);
+			return true;
+		pthread_mutex_lock(&a->lock);
+		never = USER_DEPTH - a->nr_late < least;
+		pthread_mutex_unlock(&a->lock);
+		if (never)
+			return false;
+		io_wait(a, seq, USER_DEPTH);
 	}
 }
 
@@ -96,6 +103,10 @@ void io_prepare(struct user_area *a, struct io_req *req, bool write,
 	req->crc = 0;
 	req->write = write;
 	req->err = 0;
+	req->busy = true;
+	req->started = user_mono_us();
+	if (!a->due)
+		a->due = req->started + a->timeout_us;
 	if (group)
 		group->pending++;
 }
@@ -126,10 +137,25 @@ static void checksum(struct user_area *a, struct io_req *req)
 		req->err = -EBADMSG;
 }
 
-/* Under the pool's lock. */
-static void finish_one(struct user_pool *up, struct io_req *req)
+/* Its entry has ended for who waits, if anybody does. */
+static void tell_group(struct io_req *req, int result)
 {
 	struct io_group *group = req->group;
+
+	req->group = NULL;
+	if (!group)
+		return;
+	group->pending--;
+	if (result)
+		group->failed++;
+	if (group->refs)
+		group->refs[req->index].result = result;
+}
+
+/* Under the pool's lock and the area's. */
+static void finish_one(struct user_area *a, struct io_req *req)
+{
+	struct user_pool *up = a->up;
 	bool degraded = up->core.degraded;
 	int result = 0;
 
@@ -145,13 +171,10 @@ static void finish_one(struct user_pool *up, struct io_req *req)
 		if (req->err)
 			result = -ESTALE;
 	}
-	if (!group)
-		return;
-	group->pending--;
-	if (result)
-		group->failed++;
-	if (group->refs)
-		group->refs[req->index].result = result;
+	a->nr_late -= req->late;
+	req->late = false;
+	req->busy = false;
+	tell_group(req, result);
 }
 
 /* Says what went wrong, but not once for each block of a dead disk. */
@@ -185,7 +208,7 @@ void io_finish(struct user_area *a, struct io_list *list)
 			req = io_list_take(list);
 			if (!req)
 				break;
-			finish_one(up, req);
+			finish_one(a, req);
 			io_list_add(&a->free, req);
 		}
 		pthread_mutex_unlock(&a->lock);
@@ -193,6 +216,77 @@ void io_finish(struct user_area *a, struct io_list *list)
 		pthread_cond_broadcast(&up->io_cond);
 		pthread_mutex_unlock(&up->lock);
 	}
+}
+
+/*
+ * Moves whose time is up: who waits is told that they failed.  The device has
+ * the frame until the move ends, so the request stays in flight.
+ */
+static void look_for_late(struct user_area *a)
+{
+	struct user_pool *up = a->up;
+	uint64_t now = user_mono_us(), due = 0;
+	uint32_t i, late = 0;
+
+	pthread_mutex_lock(&up->lock);
+	pthread_mutex_lock(&a->lock);
+	for (i = 0; i < USER_DEPTH; i++) {
+		struct io_req *req = &a->reqs[i];
+
+		if (!req->busy || req->late)
+			continue;
+		if (now < req->started + a->timeout_us) {
+			if (!due || due > req->started + a->timeout_us)
+				due = req->started + a->timeout_us;
+			continue;
+		}
+		if (!up->core.degraded)
+			user_event(up, KVMM_EVENT_DEGRADED, ETIMEDOUT);
+		kvmm_core_io_late(&up->core, req->io.handle);
+		req->late = true;
+		tell_group(req, req->write ? -EIO : -ESTALE);
+		late++;
+	}
+	a->due = due;
+	a->nr_late += late;
+	pthread_mutex_unlock(&a->lock);
+	if (late) {
+		up->io_seq++;
+		pthread_cond_broadcast(&up->io_cond);
+	}
+	pthread_mutex_unlock(&up->lock);
+	if (late)
+		kvmm_log(up->kv, KVMM_LOG_ERROR,
+			 "pool %s: the swap area does not answer: %u blocks are late",
+			 up->name, late);
+}
+
+static uint64_t due_of(struct user_area *a)
+{
+	uint64_t due;
+
+	pthread_mutex_lock(&a->up->lock);
+	due = a->due;
+	pthread_mutex_unlock(&a->up->lock);
+	return due;
+}
+
+void io_wait(struct user_area *a, uint64_t seq, uint32_t want)
+{
+	uint64_t due = due_of(a);
+
+	a->engine->wait(a, seq, want, due);
+	if (due && user_mono_us() >= due)
+		look_for_late(a);
+}
+
+void io_poll(struct user_area *a)
+{
+	uint64_t due = due_of(a);
+
+	a->engine->poll(a);
+	if (due && user_mono_us() >= due)
+		look_for_late(a);
 }
 
 void io_group_wait(struct user_area *a, struct io_group *group)
@@ -208,15 +302,26 @@ void io_group_wait(struct user_area *a, struct io_group *group)
 		pthread_mutex_unlock(&up->lock);
 		if (!pending)
 			return;
-		a->engine->wait(a, seq, pending);
+		io_wait(a, seq, pending);
 	}
 }
 
-void io_seq_wait(struct user_pool *up, uint64_t seq)
+void io_seq_wait(struct user_pool *up, uint64_t seq, uint64_t until)
 {
+	struct timespec ts = {
+		.tv_sec = (time_t)(until / 1000000),
+		.tv_nsec = (long)(until % 1000000 * 1000),
+	};
+	int err = 0;
+
 	pthread_mutex_lock(&up->lock);
-	while (up->io_seq == seq)
-		pthread_cond_wait(&up->io_cond, &up->lock);
+	while (up->io_seq == seq && err != ETIMEDOUT) {
+		if (until)
+			err = pthread_cond_timedwait(&up->io_cond, &up->lock,
+						     &ts);
+		else
+			pthread_cond_wait(&up->io_cond, &up->lock);
+	}
 	pthread_mutex_unlock(&up->lock);
 }
 

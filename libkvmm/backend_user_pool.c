@@ -137,6 +137,7 @@ static int pool_new(struct kvmm *kv, const struct kvmm_pool_create *arg,
 		    struct user_pool **out)
 {
 	struct user_pool *up = calloc(1, sizeof(*up));
+	pthread_condattr_t attr;
 	int err;
 
 	if (!up)
@@ -151,7 +152,10 @@ static int pool_new(struct kvmm *kv, const struct kvmm_pool_create *arg,
 	up->arena_bytes = (size_t)arg->nr_frames << up->block_shift;
 	pthread_mutex_init(&up->lock, NULL);
 	pthread_rwlock_init(&up->populate, NULL);
-	pthread_cond_init(&up->io_cond, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&up->io_cond, &attr);
+	pthread_condattr_destroy(&attr);
 
 	err = pool_core(up, arg);
 	if (err)

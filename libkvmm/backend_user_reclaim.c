@@ -84,6 +84,9 @@ static unsigned int lot_start(struct lot *lot, uint32_t keep, uint32_t down,
 	n = lot->area ? lot->spare.nr : 0;
 	if (!lot->area && up->area)
 		goto none;
+	/* It has nothing written then, and all requests may be late. */
+	if (up->core.degraded)
+		n = KVMM_CORE_BATCH;
 	if (down) {
 		used = kvmm_core_frames_used(&up->core);
 		keep = used > down ? used - down : 0;
@@ -148,7 +151,7 @@ int user_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *arg)
 		if (up->gone)
 			err = -ENODEV;
 		arg->in_use = kvmm_core_frames_used(&up->core);
-		others = up->core.writing || up->core.reading;
+		others = kvmm_core_moving(&up->core);
 		seq = up->io_seq;
 		pthread_mutex_unlock(&up->lock);
 		if (err || arg->in_use <= arg->keep)
@@ -157,7 +160,7 @@ int user_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *arg)
 			/* What others are moving may make the difference. */
 			if (!others || !lot.area || idle++ == MAX_IDLE)
 				break;
-			lot.area->engine->wait(lot.area, seq, 1);
+			io_wait(lot.area, seq, 1);
 		}
 		lot_requests(&lot, KVMM_CORE_BATCH);
 		progress = lot_start(&lot, arg->keep, 0, &group);
@@ -195,10 +198,10 @@ bool user_make_room(struct user_pool *up, uint32_t want)
 	} else if (lot.area) {
 		/* Nothing to start: what is in flight will free frames. */
 		pthread_mutex_lock(&up->lock);
-		busy = up->core.writing || up->core.reading;
+		busy = kvmm_core_moving(&up->core);
 		pthread_mutex_unlock(&up->lock);
 		if (busy) {
-			lot.area->engine->wait(lot.area, seq, 1);
+			io_wait(lot.area, seq, 1);
 			done = true;
 		}
 	}
@@ -223,7 +226,7 @@ static void start_writing(struct user_pool *up, uint32_t want)
 		pthread_mutex_unlock(&up->lock);
 	}
 	if (lot.area)
-		lot.area->engine->poll(lot.area);
+		io_poll(lot.area);
 	lot_end(&lot);
 }
 

@@ -28,6 +28,7 @@
  * @area: with a reference; NULL until a move is handed out
  * @group: the moves
  * @started: moves started since it was last set to 0
+ * @stuck: the area answers nothing, and all requests are late
  */
 struct move {
 	struct user_client *cl;
@@ -39,6 +40,7 @@ struct move {
 	struct user_area *area;
 	struct io_group group;
 	unsigned int started;
+	bool stuck;
 };
 
 static int ask_core(struct move *m, uint64_t handle, uint64_t now,
@@ -112,6 +114,14 @@ static void learn_load_time(struct move *m, uint64_t us)
 	pthread_mutex_unlock(&m->up->lock);
 }
 
+/* What was not begun when no more could be. */
+static void give_up(struct move *m, unsigned int i, bool again)
+{
+	m->stuck = true;
+	for (; i < m->n && !again; i++)
+		m->refs[i].result = m->out ? -EIO : -EAGAIN;
+}
+
 /* All entries, or with @again those that are -EAGAIN; waits for the moves. */
 static int move_all(struct move *m, bool again)
 {
@@ -122,8 +132,11 @@ static int move_all(struct move *m, bool again)
 
 	m->started = 0;
 	while (i < m->n && !err) {
-		if (m->area && !spare.nr)
-			io_take_wait(m->area, &spare, 1);
+		if (m->area && !spare.nr &&
+		    !io_take_wait(m->area, &spare, 1)) {
+			give_up(m, i, again);
+			break;
+		}
 		err = ask_lot(m, &i, again, &spare, &go);
 		if (go.nr)
 			m->area->engine->start(m->area, &go);
@@ -162,17 +175,20 @@ static void wait_joined(struct move *m, struct kvmm_block_ref *r)
 	struct kvmm_block_ref q = { .handle = r->handle };
 	struct user_pool *up = m->up;
 	uint64_t seq;
+	bool late;
 
 	for (;;) {
 		pthread_mutex_lock(&up->lock);
 		kvmm_core_query(&up->core, user_now(up), &q, 1);
+		late = kvmm_core_is_late(&up->core, r->handle);
 		seq = up->io_seq;
 		pthread_mutex_unlock(&up->lock);
-		if (q.result != KVMM_WRITING && q.result != KVMM_READING)
+		if (late ||
+		    (q.result != KVMM_WRITING && q.result != KVMM_READING))
 			break;
-		m->area->engine->wait(m->area, seq, 1);
+		io_wait(m->area, seq, 1);
 	}
-	r->result = outcome(m, q.result);
+	r->result = late && m->out ? -EIO : outcome(m, q.result);
 }
 
 /*
@@ -234,7 +250,7 @@ static int make_room_and_retry(struct move *m)
 	unsigned int left, before = count_again(m);
 	int tries = ROOM_TRIES, err = 0;
 
-	while (before && tries && !err) {
+	while (before && tries && !err && !m->stuck) {
 		user_make_room(m->up, before);
 		err = move_all(m, true);
 		left = count_again(m);

@@ -33,6 +33,7 @@ static void *worker(void *arg)
 	struct user_area *a = arg;
 	struct threads *t = a->priv;
 	struct io_req *req;
+	bool late;
 
 	pthread_mutex_lock(&a->lock);
 	for (;;) {
@@ -43,8 +44,13 @@ static void *worker(void *arg)
 		req = io_list_take(&t->todo);
 		if (!req)
 			break;
+		late = req->late;
 		pthread_mutex_unlock(&a->lock);
-		io_sync(a, req);
+		/* Nobody waits for it, and the disk has enough to do. */
+		if (late)
+			req->err = -ETIMEDOUT;
+		else
+			io_sync(a, req);
 		io_list_add(&done, req);
 		io_finish(a, &done);
 		pthread_mutex_lock(&a->lock);
@@ -102,10 +108,11 @@ static void threads_start(struct user_area *a, struct io_list *list)
 	pthread_mutex_unlock(&a->lock);
 }
 
-static void threads_wait(struct user_area *a, uint64_t seq, uint32_t want)
+static void threads_wait(struct user_area *a, uint64_t seq, uint32_t want,
+			 uint64_t until)
 {
 	(void)want;
-	io_seq_wait(a->up, seq);
+	io_seq_wait(a->up, seq, until);
 }
 
 static void threads_poll(struct user_area *a)

@@ -12,6 +12,7 @@
 #include "backend_user.h"
 
 #include <liburing.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -54,6 +55,11 @@ static int ring_init(struct io_uring *ring, unsigned int entries)
 	err = io_uring_queue_init(entries, ring, IORING_SETUP_COOP_TASKRUN);
 	if (err == -EINVAL)
 		err = io_uring_queue_init(entries, ring, 0);
+	/* Without it nobody can wait until a deadline. */
+	if (!err && !(ring->features & IORING_FEAT_EXT_ARG)) {
+		io_uring_queue_exit(ring);
+		err = -EOPNOTSUPP;
+	}
 	return err;
 }
 
@@ -184,12 +190,14 @@ static void uring_start(struct user_area *a, struct io_list *list)
 
 /*
  * One completion.  Parts of a transfer, and what was cancelled because the
- * thread that submitted it has ended, go on.  Return: it has ended.
+ * thread that submitted it has ended, go on, but not once they are late.
+ * Return: it has ended.
  */
 static bool complete(struct user_area *a, struct uring *u, struct io_req *req,
 		     int res)
 {
-	if (res == -EAGAIN || res == -EINTR || res == -ECANCELED) {
+	if (!req->late &&
+	    (res == -EAGAIN || res == -EINTR || res == -ECANCELED)) {
 		queue(a, u, req);
 		return false;
 	}
@@ -200,6 +208,10 @@ static bool complete(struct user_area *a, struct uring *u, struct io_req *req,
 	req->moved += (uint32_t)res;
 	if (req->moved >= req->bytes)
 		return true;
+	if (req->late) {
+		req->err = -ETIMEDOUT;
+		return true;
+	}
 	queue(a, u, req);
 	return false;
 }
@@ -227,7 +239,28 @@ static void reap(struct user_area *a, struct uring *u, struct io_list *done)
 	submit(u);
 }
 
-static void uring_wait(struct user_area *a, uint64_t seq, uint32_t want)
+/* Waits in the kernel for @want completions, or until @until if not 0. */
+static void sleep_in_kernel(struct uring *u, uint32_t want, uint64_t until)
+{
+	uint64_t now = user_mono_us(), us = until > now ? until - now : 0;
+	struct __kernel_timespec ts = {
+		.tv_sec = (long long)(us / 1000000),
+		.tv_nsec = (long long)(us % 1000000 * 1000),
+	};
+	struct io_uring_getevents_arg arg = {
+		.sigmask_sz = _NSIG / 8,
+		.ts = until ? (uintptr_t)&ts : 0,
+	};
+
+	if (until && !us)
+		want = 0;
+	io_uring_enter2((unsigned int)u->ring.ring_fd, 0, want,
+			IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
+			(sigset_t *)&arg, sizeof(arg));
+}
+
+static void uring_wait(struct user_area *a, uint64_t seq, uint32_t want,
+		       uint64_t until)
 {
 	struct uring *u = a->priv;
 	struct io_list done = { 0 };
@@ -236,7 +269,7 @@ static void uring_wait(struct user_area *a, uint64_t seq, uint32_t want)
 	if (u->reaping || !u->inflight) {
 		/* Someone else takes them, or is finishing the last. */
 		pthread_mutex_unlock(&a->lock);
-		io_seq_wait(a->up, seq);
+		io_seq_wait(a->up, seq, until);
 		return;
 	}
 	reap(a, u, &done);
@@ -252,8 +285,7 @@ static void uring_wait(struct user_area *a, uint64_t seq, uint32_t want)
 		pthread_mutex_unlock(&a->lock);
 		if (!want)
 			usleep(RETRY_US);
-		io_uring_enter((unsigned int)u->ring.ring_fd, 0, want,
-			       IORING_ENTER_GETEVENTS, NULL);
+		sleep_in_kernel(u, want, until);
 		pthread_mutex_lock(&a->lock);
 		u->reaping = false;
 		reap(a, u, &done);

@@ -242,6 +242,8 @@ void *kvmm_addr(const struct kvmm_pool *pool, const struct kvmm_block_ref *ref);
  * @fd: an open file where @path is NULL
  * @nr_slots: 0: what the pool allows (KVMM_SWAP_CREATE), or what fits
  * @offset: bytes into the file
+ * @timeout_ms: deadline of one block's I/O; 0: 30 s.  See struct
+ *	kvmm_swap_attach
  *
  * KVMM_SWAP_CREATE makes a regular file of the whole size with its room
  * reserved, mode 0600; it refuses to replace what is not a regular file
@@ -255,6 +257,7 @@ struct kvmm_swap_opts {
 	int fd;
 	unsigned int nr_slots;
 	uint64_t offset;
+	unsigned int timeout_ms;
 };
 
 /** kvmm_swap_attach() - see struct kvmm_swap_attach; returns slots in use */

@@ -11,13 +11,15 @@
 
 comma := ,
 LT := selftests/lib
-LT_PROG := open key pool block order client export swap area fault event system stress limits
+LT_PROG := open key pool block order client export swap area fault late event system stress limits
 LT_BIN := $(LT_PROG:%=$(O)/$(LT)/test_%)
 
 $(LT_BIN): $(O)/$(LT)/test_%: $(O)/$(LT)/test_%.o $(O)/$(LT)/lt.o $(LIBKVMM_A)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LIBKVMM_LIBS) $(LT_LIBS) -lcmocka -o $@
 $(O)/$(LT)/test_system: LT_LIBS := $(patsubst %,-Wl$(comma)--wrap=%,madvise \
 	io_uring_queue_init io_uring_register_buffers_sparse io_uring_submit \
+	io_uring_peek_batch_cqe)
+$(O)/$(LT)/test_late: LT_LIBS := $(patsubst %,-Wl$(comma)--wrap=%,pread pwrite \
 	io_uring_peek_batch_cqe)
 
 .PHONY: lib-tests
@@ -52,6 +54,6 @@ suite-vm-lib: $(LT_BIN) $(B)/kvmm.ko
 		--env KVMM_TEST_BACKEND=kernel \
 		$(foreach t,$(filter-out system,$(LT_PROG)), \
 			--test $(O)/$(LT)/test_$t) \
-		$(foreach t,pool swap area limits system, \
+		$(foreach t,pool swap area late limits system, \
 			--file $(O)/$(LT)/test_$t --label user_$t \
 			--cmd 'KVMM_TEST_BACKEND=user test_$t')

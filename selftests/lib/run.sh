@@ -23,7 +23,7 @@ one()
 for t in "$@"; do
 	one "$bin/test_$t"
 	case $t in
-	swap | area | fault | stress)
+	swap | area | fault | late | stress)
 		one KVMM_TEST_NO_URING=1 "$bin/test_$t"
 		;;
 	esac

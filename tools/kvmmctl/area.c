@@ -136,6 +136,7 @@ int area_attach(struct area *a, struct kvmm_pool *pool)
 		.path = a->path,
 		.fd = a->fd,
 		.nr_slots = a->slots,
+		.timeout_ms = a->io_timeout_ms,
 	};
 	bool existed;
 	long n;

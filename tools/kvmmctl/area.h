@@ -17,6 +17,7 @@
  * @slots: how many slots
  * @bytes: size of all slots
  * @no_checksum: data read back isn't checked
+ * @io_timeout_ms: deadline of a block's I/O, 0: the default; the caller's
  * @device: @path is a block device
  * @created: the file at @path is ours
  * @place: for people: the path, or where the nameless file is
@@ -27,6 +28,7 @@ struct area {
 	unsigned int slots;
 	uint64_t bytes;
 	bool no_checksum;
+	unsigned int io_timeout_ms;
 	bool device;
 	bool created;
 	char place[PATH_MAX + 32];

@@ -71,6 +71,8 @@ static const struct counter table[] = {
 	{ "read_errors", AT(read_errors), "reads", "that failed" },
 	{ "checksum_errors", AT(checksum_errors), "reads",
 	  "with a wrong checksum" },
+	{ "io_timeouts", AT(io_timeouts), "blocks",
+	  "whose I/O did not end in time" },
 	{ "requests", AT(requests), "requests", "finished" },
 	{ "output_tokens", AT(output_tokens), "tokens", "generated" },
 	{ "clients_dead", AT(clients_dead), "clients",

@@ -29,6 +29,8 @@ static const struct opt create_opts[] = {
 	  "is lost; it stays in use as long as the pool" },
 	{ OPT_NO_CHECKSUM, "no-checksum", NULL,
 	  "don't check what is read back" },
+	{ OPT_IO_TIMEOUT, "io-timeout", "MS",
+	  "how long the swap area may take to move a block (default 30000)" },
 	{ OPT_POLICY, "policy", "lru", "who is evicted first (default lru)" },
 	{ OPT_MODE, "mode", "MODE",
 	  "who may open the pool, octal like a file's (default 0600)" },
@@ -148,16 +150,20 @@ static int pool_create(struct ctx *ctx, const struct args *args)
 	struct kvmm_pool_opts o = { .size = sizeof(o), .name = args->pos[0] };
 	struct area area = { .fd = -1 };
 	struct kvmm_pool *pool;
+	uint64_t timeout = 0;
 	char a[SIZE_TEXT];
 	int rc, ret = 0;
 
 	if (create_args(args, &o) ||
+	    opt_count(args, OPT_IO_TIMEOUT, 1, KVMM_MAX_IO_TIMEOUT_MS,
+		      &timeout) ||
 	    session_open_kernel(ctx, "nothing would be left to use"))
 		return EXIT_ERROR;
 	if (args->value[OPT_SWAP] &&
 	    area_prepare(&area, args->value[OPT_SWAP], o.nr_slots,
 			 o.block_size, args->value[OPT_NO_CHECKSUM]))
 		return EXIT_ERROR;
+	area.io_timeout_ms = (unsigned int)timeout;
 	rc = kvmm_pool_create(ctx->kv, &o, &pool);
 	if (rc == -EEXIST)
 		return fail("there is a pool %s already", o.name);

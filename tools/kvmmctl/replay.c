@@ -23,6 +23,8 @@ static const struct opt opts[] = {
 	{ OPT_NO_CHECKSUM, "no-checksum", NULL,
 	  "don't let the pool check what it reads back; the replay still "
 	  "checks every byte" },
+	{ OPT_IO_TIMEOUT, "io-timeout", "MS",
+	  "how long the swap area may take to move a block (default 30000)" },
 	{ OPT_EXPIRY, "expiry", "MS",
 	  "lose blocks not used for so many milliseconds of the trace's time" },
 	{ OPT_LIMIT, "limit", "N", "replay only the first N requests" },
@@ -33,12 +35,15 @@ static int parse(const struct args *args, struct replay_opts *o,
 		 uint64_t *limit)
 {
 	uint64_t frames = 5000, slots = 0, size = 64 << 10, expiry = 0;
+	uint64_t io_timeout = 0;
 
 	*limit = UINT64_MAX;
 	if (opt_policy(args, &o->policy) || opt_block_size(args, &size) ||
 	    opt_count(args, OPT_FRAMES, 1, KVMM_MAX_BLOCKS, &frames) ||
 	    opt_count(args, OPT_SLOTS, 0, KVMM_MAX_BLOCKS, &slots) ||
 	    opt_count(args, OPT_EXPIRY, 1, UINT32_MAX, &expiry) ||
+	    opt_count(args, OPT_IO_TIMEOUT, 1, KVMM_MAX_IO_TIMEOUT_MS,
+		      &io_timeout) ||
 	    opt_count(args, OPT_LIMIT, 1, UINT64_MAX, limit))
 		return EXIT_ERROR;
 	o->swap = args->value[OPT_SWAP];
@@ -55,6 +60,7 @@ static int parse(const struct args *args, struct replay_opts *o,
 	o->frames = (unsigned int)frames;
 	o->slots = (unsigned int)slots;
 	o->expiry_ms = (unsigned int)expiry;
+	o->io_timeout_ms = (unsigned int)io_timeout;
 	o->no_checksum = args->value[OPT_NO_CHECKSUM];
 	o->memory_hint = "use fewer --frames or a smaller --block-size";
 	return 0;
@@ -80,7 +86,7 @@ int replay_json(const struct ctx *ctx, const struct replay_opts *o,
 		"seconds", r->seconds);
 	json_t *more = json_pack(
 		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:f}",
+		"s:I, s:I, s:I, s:I, s:f}",
 		"io", r->io,
 		"policy", policy_name(o->policy),
 		"block_size", (json_int_t)o->block_size,
@@ -96,6 +102,7 @@ int replay_json(const struct ctx *ctx, const struct replay_opts *o,
 		"checksum_errors", (json_int_t)st->checksum_errors,
 		"read_errors", (json_int_t)st->read_errors,
 		"write_errors", (json_int_t)st->write_errors,
+		"io_timeouts", (json_int_t)st->io_timeouts,
 		"setup_seconds", r->setup_seconds);
 
 	if (!obj || !more || json_object_update(obj, more)) {

@@ -21,6 +21,7 @@
  * @expiry_ms: blocks are lost when not hit for so long, in the trace's time;
  *	0: never
  * @no_checksum: data read back isn't checked by the pool
+ * @io_timeout_ms: deadline of a block's I/O, 0: the default
  * @max_seconds: end early after so long, 0: never
  * @memory_hint: what helps where memory is short
  */
@@ -32,6 +33,7 @@ struct replay_opts {
 	const char *swap;
 	unsigned int expiry_ms;
 	bool no_checksum;
+	unsigned int io_timeout_ms;
 	unsigned int max_seconds;
 	const char *memory_hint;
 };

@@ -144,6 +144,7 @@ int replay_run(struct ctx *ctx, const struct trace *trace,
 	if (opts->slots && area_prepare(&area, opts->swap, opts->slots,
 					opts->block_size, opts->no_checksum))
 		return EXIT_ERROR;
+	area.io_timeout_ms = opts->io_timeout_ms;
 	strcpy(res->place, area.place);
 	snprintf(name, sizeof(name), "replay-%d", (int)getpid());
 	ret = make_pool(ctx, opts, name, res, &pool);
