@@ -303,6 +303,8 @@ long pin_given(struct kvmm_pool *pool, struct kvmm_block_ref *refs,
 /* restore.c */
 void restore_start(struct job *job);
 void restore_read(struct io_thread *io, struct job *job);
+/** restore_lot() - blocks that are read at a time */
+unsigned int restore_lot(const struct kvmm_engine *eng);
 void *io_main(void *arg);
 
 /* plan.c */

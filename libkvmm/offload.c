@@ -37,6 +37,8 @@ static bool too_cheap(struct job *job)
 		.n = job->req.position + job->n,
 		.block_tokens = eng->lay.tokens,
 		.block_bytes = eng->lay.bytes,
+		.lot = restore_lot(eng),
+		.lots = eng->nr_io,
 	};
 	struct kvmm_plan plan;
 	unsigned char *where;

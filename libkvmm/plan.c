@@ -125,6 +125,33 @@ static double transfer_us(const struct kvmm_speed *s, double bytes)
 				   : INFINITY;
 }
 
+/*
+ * Reads @disk blocks, lot by lot, and copies the last one, and before it what
+ * its read does not hide.  So many lots are in flight that the others'
+ * transfers hide a read's latency, or they are not.
+ */
+static double read_us(const struct kvmm_plan_input *in, unsigned int disk)
+{
+	unsigned int lot = in->lot && in->lot < disk ? in->lot : disk;
+	unsigned int flight = in->lots ? in->lots : 1;
+	unsigned int lots = (disk - 1) / lot + 1, rounds, last;
+	double block = in->block_bytes, wire, stall, behind, us;
+
+	last = disk - (lots - 1) * lot;
+	us = in->disk_busy_us + transfer_us(&in->disk, disk * block) +
+	     transfer_us(&in->copy, last * block);
+	if (lots == 1 || in->disk.bytes_per_us <= 0)
+		return us;
+	rounds = (lots - 1) / flight + 1;
+	wire = lot * block / in->disk.bytes_per_us;
+	stall = in->disk.latency_us + wire - flight * wire;
+	if (stall > 0)
+		us += (rounds - 1) * stall;
+	behind = transfer_us(&in->copy, lot * block) -
+		 last * block / in->disk.bytes_per_us;
+	return behind > 0 ? us + behind : us;
+}
+
 /* Loads @blocks, of which @disk are in the area: both ways work at once. */
 static double load_us(const struct kvmm_plan_input *in, unsigned int blocks,
 		      unsigned int disk)
@@ -135,9 +162,7 @@ static double load_us(const struct kvmm_plan_input *in, unsigned int blocks,
 		return 0;
 	copy = transfer_us(&in->copy, (double)blocks * in->block_bytes);
 	if (disk)
-		read = in->disk_busy_us +
-		       transfer_us(&in->disk, (double)disk * in->block_bytes) +
-		       in->copy.latency_us;
+		read = read_us(in, disk);
 	return copy > read ? copy : read;
 }
 
@@ -303,6 +328,8 @@ int kvmm_plan(struct kvmm_engine *eng, const void *keys, unsigned int n,
 		.block_tokens = eng->lay.tokens,
 		.block_bytes = eng->lay.bytes,
 		.tokens = tokens,
+		.lot = restore_lot(eng),
+		.lots = eng->nr_io,
 	};
 	struct kvmm_block_ref *refs;
 	bool trial, have_cost;

@@ -92,17 +92,22 @@ void restore_start(struct job *job)
 	free(refs);
 }
 
+unsigned int restore_lot(const struct kvmm_engine *eng)
+{
+	size_t lot = READ_BYTES / eng->block_size;
+
+	if (lot > READ_BLOCKS)
+		return READ_BLOCKS;
+	return lot ? (unsigned int)lot : 1;
+}
+
 /* The next blocks to read, in the order in which they are wanted. */
 static unsigned int take_lot(struct job *job, struct kvmm_block_ref *refs,
 			     unsigned int *which)
 {
-	unsigned int max = READ_BYTES / job->eng->block_size, nr = 0, k, i;
+	unsigned int max = restore_lot(job->eng), nr = 0, k, i;
 	bool more = false;
 
-	if (max > READ_BLOCKS)
-		max = READ_BLOCKS;
-	if (!max)
-		max = 1;
 	for (k = 0; k < job->n && !more; k++) {
 		i = job->flags & KVMM_JOB_BACKWARDS ? job->n - 1 - k : k;
 		if (job->st[i] != BLK_WANT)

@@ -213,6 +213,8 @@ struct kvmm_speed {
  * @copy: from host to device
  * @disk: from the area to memory
  * @disk_busy_us: what the disk has to do before
+ * @lot: blocks that are read at a time, and copied when they are there; 0: all
+ * @lots: of these in flight at a time; 0: 1
  */
 struct kvmm_plan_input {
 	unsigned int flags;
@@ -225,6 +227,8 @@ struct kvmm_plan_input {
 	struct kvmm_speed copy;
 	struct kvmm_speed disk;
 	double disk_busy_us;
+	unsigned int lot;
+	unsigned int lots;
 };
 
 /**
@@ -258,9 +262,10 @@ struct kvmm_plan {
  * @in: the state
  * @plan: set
  *
- * Loading k blocks takes a copy's latency, plus the longer of copying all and
- * of reading those that are in the area; then the rest is computed.  With
- * KVMM_PLAN_BOTH the front is computed while the back is loaded, as in
+ * Loading k blocks takes the longer of copying all of them, and of reading those
+ * that are in the area and copying the last lot of them; a read whose latency is
+ * not hidden by the others in flight holds up the next.  Then the rest is
+ * computed.  With KVMM_PLAN_BOTH the front is computed while the back is loaded, as in
  * "Compute Or Load KV Cache? Why Not Both?" (Jin et al., arXiv:2410.03065).
  * Every split is tried: the plan is never slower than loading all or nothing.
  *
@@ -308,9 +313,13 @@ enum kvmm_device {
  * @recompute: blocks @first to @first + @n - 1 of a restore can't be loaded: it
  *	is known before the job is done, and computing them may begin
  * @evicted: the block of @key lost its memory; @gone: it is not in the area
- *	either
- * @pressure: the system wants memory; @level is how many frames of the pool
+ *	either.  NULL: more happened than could be told
+ * @pressure: the system wants memory; @level is how many frames of the pool.
+ *	The kernel backend alone tells of it
  * @bad: the area failed with errno @err: blocks are no longer written to it
+ *
+ * For all but @recompute the engine takes the events of the client, see
+ * kvmm_events(), which is then not for the program to call.
  */
 struct kvmm_hooks {
 	void *ctx;

@@ -7,7 +7,7 @@
 #   door-tsan  the same under TSan
 
 DT := selftests/door
-DT_PROG := layout move fence cancel fail many parts plan filter
+DT_PROG := layout move fence cancel fail many parts plan filter hooks
 DT_PROG := $(filter $(DT_PROG),$(patsubst $(DT)/test_%.c,%,$(wildcard $(DT)/test_*.c)))
 DT_BIN := $(DT_PROG:%=$(O)/$(DT)/test_%)
 
@@ -18,6 +18,7 @@ $(DT_BIN): $(O)/$(DT)/test_%: $(O)/$(DT)/test_%.o $(O)/$(DT)/door.o \
 		| $(O)/selftests/fakecuda/libcuda-fake.so.1
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LIBKVMM_LIBS) $(DT_LIBS) -ldl -lcmocka \
 		-o $@
+$(O)/$(DT)/test_plan: DT_LIBS := -lm
 # what a disk or a device does at its worst
 $(O)/$(DT)/test_cancel: DT_LIBS := -Wl,--wrap=kvmm_swap_in
 $(O)/$(DT)/test_fail: DT_LIBS := -Wl,--wrap=kvmm_swap_in \
