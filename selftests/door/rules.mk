@@ -41,3 +41,17 @@ suite-door-asan:
 suite-door-tsan: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
 suite-door-tsan:
 	$(call DT_SUITE,tsan,-tsan)
+
+# On the kernel's backend, with processes of their own.
+SUITES += vm-door
+.PHONY: suite-vm-door
+suite-vm-door: $(DT_BIN) $(B)/kvmm.ko
+	@selftests/tap.sh $(B)/results vm-door $(VM_RUN) --name door \
+		--module $(B)/kvmm.ko --rmmod --test-timeout 240 \
+		--env KVMM_TEST_DIR=/mnt/disk --env KVMM_TEST_BACKEND=kernel \
+		--env KVMM_TEST_LIBCUDA=/t/libcuda-fake.so.1 \
+		--file $(O)/selftests/fakecuda/libcuda-fake.so.1 \
+		$(foreach t,$(filter-out plan filter,$(DT_PROG)), \
+			--test $(O)/$(DT)/test_$t) \
+		$(foreach t,move cancel, --label cuda_$t \
+			--cmd 'KVMM_TEST_DEVICE=cuda test_$t')

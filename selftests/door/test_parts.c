@@ -7,6 +7,7 @@
  */
 #include "door.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -151,6 +152,18 @@ static void as_second(void **state)
 	door_end(&d);
 }
 
+/* What a worker had to say, as a comment. */
+static void show(const char *path)
+{
+	char line[512];
+	FILE *f = fopen(path, "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		printf("# worker: %s", line);
+	if (f)
+		fclose(f);
+}
+
 /* Runs this program anew; returns its exit status, 128 + N for signal N. */
 static int worker(const char *name, unsigned int part, int want,
 		  const uint64_t *handles)
@@ -158,9 +171,12 @@ static int worker(const char *name, unsigned int part, int want,
 	char text[512];
 	char *argv[] = { "worker", NULL };
 	unsigned int i, used;
-	int status = 0;
+	char log[600];
+	int status = 0, fd;
 	pid_t pid;
 
+	snprintf(log, sizeof(log), "%s/worker.%d", getenv("KVMM_TEST_DIR") ?
+		 getenv("KVMM_TEST_DIR") : "build", (int)getpid());
 	used = (unsigned int)snprintf(text, sizeof(text), "%s %u %d", name,
 				      part, want);
 	for (i = 0; i < N; i++)
@@ -172,13 +188,18 @@ static int worker(const char *name, unsigned int part, int want,
 	pid = fork();
 	if (!pid) {
 		/* its test lines are not ours */
-		dup2(STDERR_FILENO, STDOUT_FILENO);
+		fd = open(log, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+		dup2(fd, STDOUT_FILENO);
+		dup2(fd, STDERR_FILENO);
 		execve("/proc/self/exe", argv, environ);
 		_exit(127);
 	}
 	unsetenv("KVMM_TEST_WORKER");
 	assert_true(pid > 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status))
+		show(log);
+	unlink(log);
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status)
 				   : WEXITSTATUS(status);
 }
