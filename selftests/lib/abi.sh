@@ -124,16 +124,16 @@ ok "pkg-config tells the version" \
 build_dynamic()
 {
 	# shellcheck disable=SC2046
-	gcc -Wall -Wextra -Werror libkvmm/example.c $(pc --cflags --libs) \
-		-o "$tmp/example"
+	gcc -Wall -Wextra -Werror "libkvmm/$1.c" $(pc --cflags --libs) \
+		-o "$tmp/$1"
 }
 build_static()
 {
 	# shellcheck disable=SC2046
-	gcc -Wall -Wextra -Werror libkvmm/example.c $(pc --cflags) \
+	gcc -Wall -Wextra -Werror "libkvmm/$1.c" $(pc --cflags) \
 		"$root/lib/libkvmm.a" \
 		$(PKG_CONFIG_SYSROOT_DIR='' pc --static --libs |
-			sed 's/-lkvmm//') -o "$tmp/example-static"
+			sed 's/-lkvmm//') -o "$tmp/$1-static"
 }
 ran()
 {
@@ -141,12 +141,29 @@ ran()
 	test ! -e "$tmp/example.swap"
 }
 found() { "$@" "$tmp/example.swap" 2>&1 | grep '8 blocks found, 2 computed'; }
-ok "the example builds" build_dynamic
+ok "the example builds" build_dynamic example
 ok "the example runs" ran env LD_LIBRARY_PATH="$root/lib" "$tmp/example"
 ok "the example finds its prefix" found env LD_LIBRARY_PATH="$root/lib" \
 	"$tmp/example"
-ok "the example builds with the static library" build_static
+ok "the example builds with the static library" build_static example
 ok "the example runs with the static library" found "$tmp/example-static"
+served()
+{
+	"$@" "$tmp/example.swap" >"$tmp/served" 2>&1
+	cat "$tmp/served"
+	[ "$(cut -d: -f2 "$tmp/served" | tr -d '\n')" = " 0 loaded, 200 computed$(
+		) 192 loaded, 108 computed 96 loaded, 204 computed$(
+		) 288 loaded, 32 computed" ]
+}
+ok "the engine example builds" build_dynamic example_engine
+ok "the engine example loads what it can" served env \
+	LD_LIBRARY_PATH="$root/lib" "$tmp/example_engine"
+ok "the engine example builds with the static library" \
+	build_static example_engine
+ok "the engine example runs with the static library" served \
+	"$tmp/example_engine-static"
+ok "no GPU driver is needed to link or to run" test -z \
+	"$(readelf -d "$so" | grep NEEDED | grep -iE 'cuda|drm')"
 
 # manual pages: one section "NAME" or another names every function
 while read -r f; do
