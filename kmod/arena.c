@@ -328,7 +328,7 @@ void kvmm_arena_revoke(struct kvmm_pool *pool)
 		frames += last - first;
 		first = last;
 	}
-	atomic64_sub(frames << pool->block_shift, &kvmm_pinned_bytes);
+	kvmm_limit_uncharge(pool, frames << pool->block_shift);
 	shmem_truncate_range(inode, 0, (loff_t)-1);
 	unmap_mapping_range(inode->i_mapping, 0, 0, 1);
 	up_write(&pool->arena.sem);

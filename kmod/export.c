@@ -219,7 +219,7 @@ static void kvmm_export_del(struct kvmm_export_mem *x)
 		frames = x->last - x->first + 1 -
 			 kvmm_export_count(pool, x->first, x->last);
 	mutex_unlock(&pool->lock);
-	atomic64_sub(frames << pool->block_shift, &kvmm_pinned_bytes);
+	kvmm_limit_uncharge(pool, frames << pool->block_shift);
 }
 
 static void kvmm_export_free(struct kvmm_export_mem *x)

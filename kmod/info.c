@@ -67,7 +67,7 @@ int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg)
 	a->policies = 1ULL << KVMM_POLICY_LRU;
 	a->max_block_size = KVMM_MAX_BLOCK_SIZE;
 	a->max_batch = KVMM_MAX_BATCH;
-	a->pinned_bytes = atomic64_read(&kvmm_pinned_bytes);
+	a->pinned_bytes = kvmm_limit_held();
 	memset(a->version, 0, sizeof(a->version));
 	strscpy(a->version, KVMM_VERSION, sizeof(a->version));
 	return 0;

@@ -70,6 +70,7 @@ struct kvmm_arena {
 };
 
 struct kvmm_area;
+struct kvmm_user;
 
 enum kvmm_pool_state {
 	KVMM_POOL_NEW,		/* the name is taken, not to be found yet */
@@ -86,6 +87,7 @@ enum kvmm_pool_state {
  * @id: never used twice; the cursor of KVMM_POOL_LIST
  * @name: constant, as all up to @kobj
  * @uid: owner
+ * @user: the same, for what its pools may have
  * @gid: owner's group
  * @mode: permission bits
  * @policy: enum kvmm_policy
@@ -139,6 +141,7 @@ struct kvmm_pool {
 	u64 id;
 	char name[KVMM_NAME_LEN];
 	kuid_t uid;
+	struct kvmm_user *user;
 	kgid_t gid;
 	umode_t mode;
 	u32 policy;
@@ -280,8 +283,6 @@ struct kvmm_client {
 
 /* ---- main.c ---- */
 
-extern unsigned int kvmm_max_pools;
-extern unsigned long kvmm_max_bytes;
 extern struct workqueue_struct *kvmm_done_wq;
 extern struct workqueue_struct *kvmm_end_wq;
 extern struct workqueue_struct *kvmm_populate_wq;
@@ -335,13 +336,26 @@ int kvmm_arena_mmap(struct kvmm_pool *pool, struct vm_area_struct *vma,
 
 /* ---- populate.c ---- */
 
-extern atomic64_t kvmm_pinned_bytes;
-
 int kvmm_do_populate(struct kvmm_client *client, struct file *file, void *arg);
 
 /* ---- fill.c ---- */
 
 void kvmm_fill_drain(struct kvmm_pool *pool);
+
+/* ---- limit.c ---- */
+
+extern unsigned int kvmm_max_pools;
+
+u64 kvmm_limit_bytes(void);
+u64 kvmm_limit_held(void);
+bool kvmm_may_create(void);
+struct kvmm_user *kvmm_user_get(kuid_t uid);
+void kvmm_user_put(struct kvmm_user *user);
+bool kvmm_user_add_pool(struct kvmm_user *user);
+void kvmm_user_del_pool(struct kvmm_user *user);
+bool kvmm_limit_room(const struct kvmm_user *user, u64 bytes);
+int kvmm_limit_charge(struct kvmm_pool *pool, u64 bytes);
+void kvmm_limit_uncharge(struct kvmm_pool *pool, u64 bytes);
 
 /* ---- place.c ---- */
 

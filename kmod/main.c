@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kvmm: load and unload, parameters, the device node.
+ * kvmm: load and unload, the device node.
  */
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 
 #include "kvmm_mod.h"
-
-unsigned int kvmm_max_pools = KVMM_MAX_POOLS;
-module_param_named(max_pools, kvmm_max_pools, uint, 0644);
-MODULE_PARM_DESC(max_pools,
-		 "Pools that can exist at once, at most 256 (default 256)");
-
-unsigned long kvmm_max_bytes;
-module_param_named(max_bytes, kvmm_max_bytes, ulong, 0644);
-MODULE_PARM_DESC(max_bytes,
-		 "Bytes that all pools together may hold pinned; 0: no limit (default)");
 
 /* Completions, in order; and what may have to wait for a device. */
 struct workqueue_struct *kvmm_done_wq;

@@ -164,7 +164,7 @@ static int kvmm_pool_reserve(struct kvmm_pool *pool)
 	mutex_lock(&kvmm_pools_lock);
 	if (kvmm_pool_find(pool->name)) {
 		ret = -EEXIST;
-	} else if (kvmm_nr_pools >= max) {
+	} else if (kvmm_nr_pools >= max || !kvmm_user_add_pool(pool->user)) {
 		ret = -EUSERS;
 	} else {
 		pool->id = kvmm_next_pool_id++;
@@ -180,6 +180,7 @@ static void kvmm_pool_unlist(struct kvmm_pool *pool)
 	mutex_lock(&kvmm_pools_lock);
 	list_del(&pool->node);
 	kvmm_nr_pools--;
+	kvmm_user_del_pool(pool->user);
 	mutex_unlock(&kvmm_pools_lock);
 }
 
@@ -189,6 +190,7 @@ static void kvmm_pool_free(struct kref *ref)
 
 	kvmm_arena_exit(pool);
 	kvmm_place_exit(pool);
+	kvmm_user_put(pool->user);
 	mutex_destroy(&pool->lock);
 	mutex_destroy(&pool->area_lock);
 	kfree(pool);
@@ -244,6 +246,11 @@ static struct kvmm_pool *kvmm_pool_make(const struct kvmm_pool_create *a)
 	if (!pool)
 		return NULL;
 	INIT_LIST_HEAD(&pool->node);
+	pool->user = kvmm_user_get(current_euid());
+	if (!pool->user) {
+		kfree(pool);
+		return NULL;
+	}
 	kref_init(&pool->ref);
 	strscpy(pool->name, a->name, sizeof(pool->name));
 	pool->uid = current_euid();
@@ -309,6 +316,8 @@ int kvmm_do_pool_create(struct kvmm_client *client, struct file *file,
 	if ((file->f_mode & (FMODE_READ | FMODE_WRITE)) !=
 	    (FMODE_READ | FMODE_WRITE))
 		return -EACCES;
+	if (!kvmm_may_create())
+		return -EPERM;
 
 	mutex_lock(&client->lock);
 	if (client->pool) {
@@ -321,6 +330,10 @@ int kvmm_do_pool_create(struct kvmm_client *client, struct file *file,
 		goto err_unlock;
 	}
 	pool->arena.size = (u64)a->nr_frames << pool->block_shift;
+	ret = -ENOMEM;
+	if (!kvmm_limit_room(pool->user, (u64)(a->nr_frames - a->nr_elastic) <<
+					 pool->block_shift))
+		goto err_put;
 	ret = kvmm_pool_reserve(pool);
 	if (ret)
 		goto err_put;

@@ -17,9 +17,6 @@
 #include "compat/compat.h"
 #include "kvmm_mod.h"
 
-/* Bytes of all frames that are online, and of those just coming. */
-atomic64_t kvmm_pinned_bytes;
-
 /* A cgroup or machine without memory is an error here, not an OOM kill. */
 #define KVMM_ARENA_GFP	(GFP_HIGHUSER | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
@@ -231,18 +228,17 @@ static int kvmm_populate_run(struct kvmm_fill *fill, u32 first, u32 last)
 	unsigned int shift = kvmm_frame_page_shift(pool);
 	u64 pages = (u64)(first | last) << shift;
 	u64 bytes = (u64)(last - first) << pool->block_shift;
-	u64 max = READ_ONCE(kvmm_max_bytes);
-	int ret = -ENOMEM;
+	int ret;
 
-	if (atomic64_add_return(bytes, &kvmm_pinned_bytes) > max && max)
-		goto err;
+	ret = kvmm_limit_charge(pool, bytes);
+	if (ret)
+		return ret;
 	ret = kvmm_try_run(fill, first, last, pages & (PTRS_PER_PTE - 1));
 	if (ret == -ENOSPC)
 		ret = kvmm_try_run(fill, first, last, true);
 	if (!ret)
 		return 0;
-err:
-	atomic64_sub(bytes, &kvmm_pinned_bytes);
+	kvmm_limit_uncharge(pool, bytes);
 	return ret == -ENOSPC ? -ENOMEM : ret;
 }
 

@@ -31,17 +31,25 @@ static ssize_t nr_pools_show(struct kobject *kobj, struct kobj_attribute *attr,
 static ssize_t pinned_bytes_show(struct kobject *kobj,
 				 struct kobj_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%lld\n", atomic64_read(&kvmm_pinned_bytes));
+	return sysfs_emit(buf, "%llu\n", kvmm_limit_held());
+}
+
+static ssize_t max_bytes_show(struct kobject *kobj, struct kobj_attribute *attr,
+			      char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", kvmm_limit_bytes());
 }
 
 static struct kobj_attribute version_attr = __ATTR_RO(version);
 static struct kobj_attribute nr_pools_attr = __ATTR_RO(nr_pools);
 static struct kobj_attribute pinned_bytes_attr = __ATTR_RO(pinned_bytes);
+static struct kobj_attribute max_bytes_attr = __ATTR_RO(max_bytes);
 
 static struct attribute *kvmm_attrs[] = {
 	&version_attr.attr,
 	&nr_pools_attr.attr,
 	&pinned_bytes_attr.attr,
+	&max_bytes_attr.attr,
 	NULL,
 };
 

@@ -4,7 +4,10 @@
  * the owner and the privileged end it or give it an area, and readers read.
  */
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "kt_harness.h"
 
@@ -14,8 +17,11 @@
 
 static char name[KVMM_NAME_LEN] = "guarded";
 
+#define CREATE_GID	"/sys/module/kvmm/parameters/create_gid"
+
 FIXTURE(access) {
 	struct stat dev;
+	char create_gid[32];
 };
 
 FIXTURE_SETUP(access)
@@ -25,6 +31,9 @@ FIXTURE_SETUP(access)
 	/* the pool's mode is what is tested, not the device node's */
 	ASSERT_EQ(0, stat(KT_DEVICE, &self->dev));
 	ASSERT_EQ(0, chmod(KT_DEVICE, 0666));
+	/* nor, but where it is said, who may make one */
+	ASSERT_EQ(0, kt_file_get(CREATE_GID, self->create_gid, 32));
+	ASSERT_EQ(0, kt_file_put(CREATE_GID, "1000"));
 }
 
 FIXTURE_TEARDOWN(access)
@@ -32,6 +41,7 @@ FIXTURE_TEARDOWN(access)
 	struct kvmm_info info;
 
 	chmod(KT_DEVICE, self->dev.st_mode & 07777);
+	EXPECT_EQ(0, kt_file_put(CREATE_GID, self->create_gid));
 	kt_destroy(name, 0);
 	EXPECT_EQ(0, kt_info(&info));
 	EXPECT_EQ(0, info.nr_pools);
@@ -139,6 +149,67 @@ TEST_F(access, destroy)
 	EXPECT_EQ(-ENOENT, kt_child_as(OTHER, GROUP, 0, end, &none));
 	ASSERT_EQ(0, remake(0600));
 	EXPECT_EQ(0, kt_child(end, &none));
+}
+
+static int make_only(void *arg)
+{
+	struct kvmm_pool_create spec = kt_spec(name, 4096, 1, 0);
+	int fd = kt_dev(O_RDWR);
+	int ret;
+
+	(void)arg;
+	ret = fd < 0 ? fd : kt_ioctl(fd, KVMM_POOL_CREATE, &spec);
+	close(fd);
+	if (!ret)
+		kt_destroy(name, 0);
+	return ret;
+}
+
+/* As user *@arg, with no privilege but CAP_IPC_LOCK; or with all but that. */
+static int make_with(void *arg)
+{
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2] = {};
+	uid_t uid = *(uid_t *)arg;
+
+	if (uid) {
+		data[0].effective = 1U << CAP_IPC_LOCK;
+	} else {
+		if (syscall(SYS_capget, &head, data))
+			return -errno;
+		data[0].effective &= ~(1U << CAP_IPC_LOCK);
+	}
+	data[0].permitted = data[0].effective;
+	if (prctl(PR_SET_KEEPCAPS, 1) || setresuid(uid, uid, uid) ||
+	    syscall(SYS_capset, &head, data))
+		return -errno;
+	return make_only(NULL);
+}
+
+/* Memory that stays is a privilege: CAP_IPC_LOCK, or a group. */
+TEST_F(access, create)
+{
+	uid_t owner = OWNER, root = 0;
+
+	ASSERT_EQ(0, kt_file_put(CREATE_GID, "-1"));
+	EXPECT_EQ(0, make_only(NULL));
+	EXPECT_EQ(-EPERM, kt_child_as(OWNER, GROUP, 0, make_only, NULL));
+	EXPECT_EQ(0, kt_child(make_with, &owner));
+	EXPECT_EQ(-EPERM, kt_child(make_with, &root));
+	ASSERT_EQ(0, kt_file_put(CREATE_GID, "1000"));
+	EXPECT_EQ(0, kt_child_as(OWNER, GROUP, 0, make_only, NULL));
+	EXPECT_EQ(0, kt_child_as(OTHER, OTHER, GROUP, make_only, NULL));
+	EXPECT_EQ(-EPERM, kt_child_as(GROUP, OTHER, 0, make_only, NULL));
+	EXPECT_EQ(0, make_only(NULL));
+	/* group 0 is a group, not "none" */
+	ASSERT_EQ(0, kt_file_put(CREATE_GID, "0"));
+	EXPECT_EQ(-EPERM, kt_child_as(OWNER, GROUP, 0, make_only, NULL));
+	EXPECT_EQ(0, kt_child_as(OWNER, 0, 0, make_only, NULL));
+	/* to open one that exists takes none of it */
+	ASSERT_EQ(0, kt_file_put(CREATE_GID, "1000"));
+	ASSERT_EQ(0, remake(0666));
+	ASSERT_EQ(0, kt_file_put(CREATE_GID, "-1"));
+	EXPECT_EQ(0, kt_child_as(OTHER, OTHER, 0, join_rw, NULL));
 }
 
 static int attach_nothing(void *arg)

@@ -82,7 +82,7 @@ TEST_F(pool, create_values)
 	TRY(-EINVAL, spec.block_size = 12288);
 	TRY(-EINVAL, spec.block_size = KVMM_MAX_BLOCK_SIZE * 2U);
 	TRY(0, spec.block_size = 2 << 20);
-	TRY(0, spec.block_size = KVMM_MAX_BLOCK_SIZE);
+	TRY(0, (spec.block_size = KVMM_MAX_BLOCK_SIZE, spec.nr_frames = 1));
 	TRY(-EINVAL, spec.nr_frames = 0);
 	TRY(0, spec.nr_frames = 1);
 	TRY(-EINVAL, spec.nr_frames = KVMM_MAX_BLOCKS + 1);

@@ -45,7 +45,8 @@
  * -EEXIST        the name is taken; publish: the key is, see @existing
  * -ENAMETOOLONG  a pool's name without a final NUL
  * -EACCES        the pool's mode refuses, or the client is read-only
- * -EPERM         the caller is neither the pool's owner nor privileged
+ * -EPERM         the caller is neither the pool's owner nor privileged, or may
+ *                not make pools
  * -ESTALE        no such block (any more): freed, evicted, of an old epoch,
  *                or its data could not be read back.  Treat it as a miss
  * -EBUSY         in use: pool with other clients, area claimed by a pool,
@@ -228,9 +229,12 @@ struct kvmm_info {
  * @__reserved2: 0
  *
  * No memory for blocks is taken yet: see KVMM_POPULATE.  The client must have
- * been opened for reading and writing.
- * Errors: -EINVAL, -EEXIST, -ENAMETOOLONG, -EISCONN, -EACCES, -EPERM (may not
- * make pools), -EOPNOTSUPP (policy), -EUSERS, -ENOMEM.
+ * been opened for reading and writing, and the caller must have CAP_IPC_LOCK
+ * or be in the group that the module's parameter create_gid names (-EPERM).
+ * Errors: -EINVAL, -EEXIST, -ENAMETOOLONG, -EISCONN, -EACCES, -EPERM,
+ * -EOPNOTSUPP (policy), -EUSERS (too many pools, of the node or the user),
+ * -ENOMEM (also: the frames that are not elastic are more than the limits on
+ * memory, of the node or the user, leave now).
  */
 struct kvmm_pool_create {
 	__u32 size;
