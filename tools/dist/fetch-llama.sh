@@ -136,7 +136,8 @@ apt()
 		-o "Dir::State::status=$tmp/status" -o APT::Sandbox::User=root \
 		-o Acquire::Check-Valid-Until=false -o Acquire::Retries=1 -o Acquire::http::Timeout=20 \
 		-o Acquire::Languages=none -o APT::Architecture=amd64 \
-		-o APT::Install-Recommends=false -o Debug::NoLocking=1 "$@"
+		-o APT::Install-Recommends=false -o APT::Update::Error-Mode=any \
+		-o Debug::NoLocking=1 "$@"
 }
 
 # try WHAT COMMAND...: mirrors fail now and then for reasons that pass
