@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The stand-in's copies: single, in batches (both ABIs), and by the kernel,
- * which is known by its name and carried out from the same argument that the
- * PTX reads, block by block.
+ * The stand-in's copies: single and in batches (both ABIs); and its modules.
+ * What a kernel does is in kernels.c.
  */
 #include "fake.h"
 
@@ -113,9 +112,8 @@ cu_result_t cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr_t src, size_t bytes,
 	return res;
 }
 
-/* An address as a kernel or a batch may use it. */
-static bool device_side(cu_deviceptr_t ptr, size_t bytes,
-			struct fake_range **range, char **data)
+bool fake_device_side(cu_deviceptr_t ptr, size_t bytes,
+		      struct fake_range **range, char **data)
 {
 	enum fake_place place = fake_resolve(ptr, bytes, false, range, data);
 
@@ -178,8 +176,9 @@ static cu_result_t batch(cu_deviceptr_t *dsts, cu_deviceptr_t *srcs,
 		char *data;
 
 		if (!sizes[i] ||
-		    !device_side(dsts[i], sizes[i], &p.dst_range, &p.dst) ||
-		    !device_side(srcs[i], sizes[i], &p.src_range, &data)) {
+		    !fake_device_side(dsts[i], sizes[i], &p.dst_range,
+				      &p.dst) ||
+		    !fake_device_side(srcs[i], sizes[i], &p.src_range, &data)) {
 			*bad = i;
 			res = CU_ERROR_INVALID_VALUE;
 			break;
@@ -259,27 +258,12 @@ cu_result_t cuModuleLoadDataEx(cu_module_t *module, const void *image,
 	return res;
 }
 
-/* The number of bytes a thread moves at once is in the kernel's name. */
-static unsigned int kernel_unit(const char *ptx, const char *name)
-{
-	static const char prefix[] = "kvmm_copy_";
-	char entry[80];
-
-	if (strlen(name) > 40 || strncmp(name, prefix, sizeof(prefix) - 1))
-		return 0;
-	strcpy(entry, ".entry ");
-	strcat(entry, name);
-	strcat(entry, "(");
-	if (!strstr(ptx, entry))
-		return 0;
-	return strtoul(name + sizeof(prefix) - 1, NULL, 10);
-}
-
 cu_result_t cuModuleGetFunction(cu_function_t *out, cu_module_t module,
 				const char *name)
 {
 	struct fake_function *fn;
 	struct fake_module *m;
+	enum fake_kernel kernel;
 	struct fake_ctx *ctx;
 	unsigned int unit;
 	cu_result_t res;
@@ -289,14 +273,15 @@ cu_result_t cuModuleGetFunction(cu_function_t *out, cu_module_t module,
 	if (res)
 		goto out;
 	m = fake_find(FAKE_MODULE, module);
-	unit = m ? kernel_unit(m->image, name) : 0;
+	kernel = m ? fake_kernel_find(m->image, name, &unit) : KERNEL_NONE;
 	if (!m) {
 		res = CU_ERROR_INVALID_HANDLE;
-	} else if (!unit) {
+	} else if (kernel == KERNEL_NONE) {
 		res = CU_ERROR_NOT_FOUND;
 	} else {
 		fn = fake_new(FAKE_FUNCTION, sizeof(*fn), ctx);
 		fn->module = m;
+		fn->kernel = kernel;
 		fn->unit = unit;
 		*out = (cu_function_t)fn;
 	}
@@ -324,43 +309,21 @@ cu_result_t cuModuleUnload(cu_module_t module)
 	return injected ? injected : res;
 }
 
-/* Block (x, y): fragments x, x + gx, ... of group y. */
-static cu_result_t run_block(struct fake_op *op,
-			     const struct cu_copy_args *args, unsigned int unit,
-			     unsigned int x, unsigned int y, unsigned int gx)
-{
-	const struct cu_copy_desc *d = &args->desc[y];
-	uint32_t f;
-
-	for (f = x; f < d->count; f += gx) {
-		uint64_t src = d->src + f * d->src_stride;
-		uint64_t dst = d->dst + f * d->dst_stride;
-		struct fake_piece p = {.bytes = d->bytes};
-		char *data;
-
-		if (src % unit || dst % unit || d->bytes % unit)
-			return 716; /* CUDA_ERROR_MISALIGNED_ADDRESS */
-		if (!device_side(dst, d->bytes, &p.dst_range, &p.dst) ||
-		    !device_side(src, d->bytes, &p.src_range, &data))
-			return CU_ERROR_ILLEGAL_ADDRESS;
-		p.src = data;
-		fake_op_add(op, &p);
-	}
-	return CU_SUCCESS;
-}
-
 cu_result_t cuLaunchKernel(cu_function_t handle, unsigned int gx,
 			   unsigned int gy, unsigned int gz, unsigned int bx,
 			   unsigned int by, unsigned int bz,
 			   unsigned int shared, cu_stream_t stream,
 			   void **params, void **extra)
 {
-	const struct cu_copy_args *args;
+	const struct fake_launch launch = {
+		.grid = {gx, gy, gz},
+		.block = {bx, by, bz},
+		.params = params,
+	};
 	struct fake_function *fn;
 	struct fake_stream *s;
 	struct fake_ctx *ctx;
 	struct fake_op *op;
-	unsigned int x, y;
 	cu_result_t res;
 
 	pthread_mutex_lock(&fake.lock);
@@ -373,20 +336,20 @@ cu_result_t cuLaunchKernel(cu_function_t handle, unsigned int gx,
 		res = CU_ERROR_INVALID_HANDLE;
 		goto out;
 	}
-	/* the PTX steps by 256 threads and looks at x and y only */
-	if (!gx || !gy || gz != 1 || bx != CU_COPY_THREADS || by != 1 ||
-	    bz != 1 || shared || extra || gy > CU_COPY_DESCS) {
+	if (!gx || !gy || !gz || !bx || shared || extra || !params) {
 		res = CU_ERROR_INVALID_VALUE;
 		goto out;
 	}
-	args = params[0];
 	op = fake_op_new(FAKE_OP_COPY);
-	for (y = 0; y < gy && !op->fault; y++)
-		for (x = 0; x < gx && !op->fault; x++)
-			op->fault = run_block(op, args, fn->unit, x, y, gx);
+	res = fake_kernel_launch(fn, &launch, op);
+	if (res) {
+		fake_op_free(op);
+		goto out;
+	}
 	if (op->fault) {
 		fake_violation("the kernel faults: %u", op->fault);
 		op->nr = 0;
+		op->run = NULL;
 	}
 	fake_submit(s, op);
 out:

@@ -63,6 +63,7 @@ static void read_env(void)
 {
 	const char *pageable = getenv("FAKECUDA_PAGEABLE");
 	const char *missing = getenv("FAKECUDA_MISSING");
+	const char *flip = getenv("FAKECUDA_FLIP");
 
 	fake.seed = env_long("FAKECUDA_SEED", 1);
 	fake.delay_us = env_long("FAKECUDA_DELAY_US", 0);
@@ -79,6 +80,11 @@ static void read_env(void)
 		fake.pageable = 1;
 	else if (pageable && !strcmp(pageable, "ats"))
 		fake.pageable = 2;
+	fake.flip_name[0] = 0;
+	fake.flip_nth = 0;
+	if (flip && sscanf(flip, "%63[^:]:%u", fake.flip_name,
+			   &fake.flip_nth) != 2)
+		fake.flip_name[0] = 0;
 	snprintf(fake.missing, sizeof(fake.missing), ",%s,",
 		 missing ? missing : "");
 	read_fails();
@@ -119,6 +125,7 @@ cu_result_t fake_call(const char *name)
 	unsigned int nth = count_call(name);
 	int i;
 
+	fake.flip_next = fake_flips(name, nth);
 	for (i = 0; i < FAKE_FAILS; i++)
 		if (fake.fail[i].nth == nth &&
 		    !strcmp(fake.fail[i].name, name)) {
@@ -126,6 +133,12 @@ cu_result_t fake_call(const char *name)
 			return fake.fail[i].code;
 		}
 	return CU_SUCCESS;
+}
+
+bool fake_flips(const char *name, unsigned int nth)
+{
+	return !strcmp(fake.flip_name, name) &&
+	       (!fake.flip_nth || fake.flip_nth == nth);
 }
 
 cu_result_t fake_enter(const char *name, struct fake_ctx **ctx)

@@ -74,10 +74,24 @@ struct fake_module {
 	char *image;
 };
 
+enum fake_kernel {
+	KERNEL_NONE,
+	KERNEL_COPY,	/* gpu-shim's */
+	KERNEL_READ,	/* selftests/gpu's */
+	KERNEL_PRODUCT,
+};
+
 struct fake_function {
 	struct fake_obj obj;
 	struct fake_module *module;
+	enum fake_kernel kernel;
 	unsigned int unit;
+};
+
+struct fake_launch {
+	unsigned int grid[3];
+	unsigned int block[3];
+	void **params;
 };
 
 struct fake_stream {
@@ -111,6 +125,9 @@ struct fake_op {
 	cu_result_t fault;	/* what running it does to the context */
 	size_t nr, max;
 	struct fake_piece *pieces;
+	void (*run)(struct fake_op *op);	/* NULL: copies the pieces */
+	unsigned int arg;
+	bool flip;		/* gets a bit wrong */
 };
 
 struct fake_state {
@@ -126,6 +143,10 @@ struct fake_state {
 	bool busy;
 	size_t max_register;
 	size_t memory;
+	/* whose operation gets a bit wrong; 0: each */
+	char flip_name[64];
+	unsigned int flip_nth;
+	bool flip_next;		/* the call that is being made */
 	char missing[256];
 	struct {
 		char name[64];
@@ -148,6 +169,8 @@ extern struct fake_state fake;
 cu_result_t fake_call(const char *name);
 /* the same with checks: initialised, a current context, no sticky error */
 cu_result_t fake_enter(const char *name, struct fake_ctx **ctx);
+/* does FAKECUDA_FLIP mean this one? */
+bool fake_flips(const char *name, unsigned int nth);
 /* Calls that end something do so also when a failure is injected, as the real
  * driver's do when they report an earlier launch's error; but not these.
  */
@@ -178,6 +201,17 @@ enum fake_place {
 };
 enum fake_place fake_resolve(cu_deviceptr_t ptr, size_t bytes, bool as_host,
 			     struct fake_range **range, char **data);
+
+/* An address as a kernel or a batch may use it. */
+bool fake_device_side(cu_deviceptr_t ptr, size_t bytes,
+		      struct fake_range **range, char **data);
+
+/* kernels.c: what the launch does, into @op; or an error, at once or later */
+cu_result_t fake_kernel_launch(const struct fake_function *fn,
+			       const struct fake_launch *launch,
+			       struct fake_op *op);
+enum fake_kernel fake_kernel_find(const char *ptx, const char *name,
+				  unsigned int *unit);
 
 /* stream.c */
 struct fake_stream *fake_stream_new(struct fake_ctx *ctx);

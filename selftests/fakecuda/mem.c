@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+FAKE_EXPORT cu_result_t cuMemGetInfo_v2(size_t *free, size_t *total);
 FAKE_EXPORT cu_result_t cuMemAlloc_v2(cu_deviceptr_t *dev, size_t bytes);
 FAKE_EXPORT cu_result_t cuMemFree_v2(cu_deviceptr_t dev);
 FAKE_EXPORT cu_result_t cuMemHostRegister_v2(void *addr, size_t bytes,
@@ -90,6 +91,19 @@ enum fake_place fake_resolve(cu_deviceptr_t ptr, size_t bytes, bool as_host,
 						     : PLACE_HOST;
 	}
 	return PLACE_PAGEABLE;
+}
+
+cu_result_t cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+	struct fake_ctx *ctx;
+	cu_result_t res;
+
+	pthread_mutex_lock(&fake.lock);
+	res = fake_enter("cuMemGetInfo", &ctx);
+	*total = fake.memory;
+	*free = fake.memory - fake.allocated;
+	pthread_mutex_unlock(&fake.lock);
+	return res;
 }
 
 cu_result_t cuMemAlloc_v2(cu_deviceptr_t *dev, size_t bytes)

@@ -37,6 +37,7 @@ FAKE_EXPORT cu_result_t cuGetErrorString(cu_result_t error, const char **text);
 	X(cuMemHostRegister, cuMemHostRegister_v2, 6050)                       \
 	X(cuMemHostUnregister, cuMemHostUnregister, 4000)                      \
 	X(cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, 3020)       \
+	X(cuMemGetInfo, cuMemGetInfo_v2, 3020)                                 \
 	X(cuMemAlloc, cuMemAlloc_v2, 3020)                                     \
 	X(cuMemFree, cuMemFree_v2, 3020)                                       \
 	X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, 3020)                       \

@@ -35,6 +35,7 @@ struct fake_op *fake_op_new(enum fake_op_type type)
 	if (!op)
 		abort();
 	op->type = type;
+	op->flip = fake.flip_next;
 	return op;
 }
 
@@ -105,10 +106,14 @@ static void op_copy(struct fake_stream *s, struct fake_op *op)
 	if (!good)
 		return;
 	pthread_mutex_unlock(&fake.lock);
-	for (i = 0; i < op->nr; i++)
+	if (op->run)
+		op->run(op);
+	for (i = 0; i < op->nr && !op->run; i++)
 		memcpy(op->pieces[i].dst, op->pieces[i].src,
 		       op->pieces[i].bytes);
 	pthread_mutex_lock(&fake.lock);
+	if (op->nr && op->flip)
+		op->pieces[0].dst[op->run ? 0 : op->pieces[0].bytes / 2] ^= 1;
 	for (i = 0; i < op->nr; i++) {
 		range_count(op->pieces[i].dst_range, 0, -1);
 		range_count(op->pieces[i].src_range, 0, -1);

@@ -39,7 +39,13 @@ def parse(text):
     return kernels
 
 
-WIDTH = {"u8": 1, "u32": 4, "u64": 8, "b64": 8, "v4.u32": 16}
+WIDTH = {"u8": 1, "u32": 4, "u64": 8, "b64": 8, "f32": 4, "v4.u32": 16,
+         "v4.f32": 16}
+
+
+def real(data):
+    """A 32-bit float's bytes as a number; whole ones stay exact."""
+    return struct.unpack("<f", data)[0]
 
 
 class Memory:
@@ -60,16 +66,18 @@ class Memory:
         self.data[addr:addr + n] = value
 
 
-def run_thread(kernel, args, mem, tid, ctaid, nctaid):
+def run_thread(kernel, args, mem, tid, ctaid, nctaid, params={"args": 0}):
+    """params: names of parameters and where they are in args."""
     code, labels = kernel
     regs = {"%tid.x": tid, "%ctaid.x": ctaid[0], "%ctaid.y": ctaid[1],
             "%nctaid.x": nctaid}
     base = 0x1000000    # where the parameters are in parameter space
 
     def value(a):
-        if a == "args":
-            return base
-        return regs[a] if a.startswith("%") else int(a)
+        if a in params:
+            return base + params[a]
+        v = regs[a] if a.startswith("%") else int(a)
+        return int.from_bytes(v, "little") if isinstance(v, bytes) else v
 
     def address(a):
         reg, _, off = a.strip("[]").partition("+")
@@ -84,7 +92,9 @@ def run_thread(kernel, args, mem, tid, ctaid, nctaid):
         if pred and not regs[pred]:
             continue
         kind = op.split(".")[0]
-        mask = (1 << 64) - 1 if op.endswith(("64", "wide.u32")) else 0xffffffff
+        mask = 0xffffffff
+        if op.endswith(("64", "wide.u32")):
+            mask = (1 << 64) - 1
         if op == "ret":
             return
         elif kind == "bra":
@@ -109,6 +119,22 @@ def run_thread(kernel, args, mem, tid, ctaid, nctaid):
             regs[a[0]] = (value(a[1]) + value(a[2])) & mask
         elif kind == "shl":
             regs[a[0]] = (value(a[1]) << value(a[2])) & mask
+        elif op == "shr.u32":
+            regs[a[0]] = value(a[1]) >> value(a[2])
+        elif op == "and.b32":
+            regs[a[0]] = value(a[1]) & value(a[2])
+        elif op == "mad.wide.u32":
+            regs[a[0]] = (value(a[1]) * value(a[2]) + value(a[3])) & mask
+        elif op == "mov.f32":
+            assert a[1].startswith("0f")
+            regs[a[0]] = int(a[1][2:], 16).to_bytes(4, "little")
+        elif op == "fma.rn.f32":
+            x, y, z = (real(regs[r]) for r in a[1:])
+            regs[a[0]] = struct.pack("<f", x * y + z)
+        elif op == "red.global.add.u64":
+            at = address(a[0])
+            total = int.from_bytes(mem.load(at, 8), "little") + value(a[1])
+            mem.store(at, (total & mask).to_bytes(8, "little"))
         elif op == "mul.wide.u32":
             regs[a[0]] = value(a[1]) * value(a[2])
         elif op == "mad.lo.u64":
