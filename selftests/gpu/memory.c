@@ -77,8 +77,10 @@ int arena_make(struct arena *a, size_t bytes, bool huge)
 	a->fd = memfd_create("kvmm-gpu-check", MFD_CLOEXEC);
 	if (a->fd < 0)
 		return -errno;
-	if (ftruncate(a->fd, (off_t)bytes) ||
-	    !(a->data = map_aligned(a->fd, bytes)))
+	if (ftruncate(a->fd, (off_t)bytes))
+		goto fail;
+	a->data = map_aligned(a->fd, bytes);
+	if (!a->data)
 		goto fail;
 	madvise(a->data, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	if (madvise(a->data, bytes, MADV_POPULATE_WRITE)) {
