@@ -121,7 +121,8 @@ static int tell(const struct area *a, int err)
 		return fail("%s: no room for a swap area of %s", a->place,
 			    size_text(a->bytes, size));
 	case EBUSY:
-		return fail("%s is the swap area of a pool already", a->place);
+		return fail("%s is in use: mounted, or the swap area of a pool "
+			    "already", a->place);
 	default:
 		return fail("%s can't be a swap area: %s", a->place,
 			    strerror(err));
