@@ -4,10 +4,12 @@
  * lock, KVMM_CORE_BATCH entries at a time, through the client's own buffer.
  */
 #include <linux/jiffies.h>
+#include <linux/ktime.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 
 #include "kvmm_mod.h"
+#include "trace.h"
 
 static bool kvmm_bad_count(u32 count)
 {
@@ -109,36 +111,30 @@ static int kvmm_alloc_wait(struct kvmm_pool *pool, u64 seq,
 	return 0;
 }
 
-int kvmm_do_alloc(struct kvmm_client *client, struct file *file, void *arg)
+/* @stuck: out: when it first found no frame, in ns, or 0. */
+static int kvmm_alloc_all(struct kvmm_client *client, struct kvmm_alloc *a,
+			  u64 *stuck)
 {
 	struct kvmm_pool *pool = client->pool;
-	struct kvmm_alloc *a = arg;
 	struct kvmm_block_ref __user *user = u64_to_user_ptr(a->refs);
+	unsigned long deadline = jiffies + msecs_to_jiffies(a->timeout_ms);
 	bool wait = a->flags & KVMM_ALLOC_WAIT;
-	u32 nr_parts = a->nr_parts ?: 1;
 	bool again = false;
-	unsigned long deadline;
 	int ret;
-
-	a->done = 0;
-	if (a->flags & ~KVMM_ALLOC_WAIT || kvmm_bad_count(a->count) ||
-	    nr_parts > KVMM_MAX_PARTS)
-		return -EINVAL;
-	if (wait ? !a->timeout_ms || a->timeout_ms > KVMM_MAX_WAIT_MS :
-		   a->timeout_ms)
-		return -EINVAL;
-	deadline = jiffies + msecs_to_jiffies(a->timeout_ms);
 
 	while (a->done < a->count) {
 		u32 n = min_t(u32, a->count - a->done, KVMM_CORE_BATCH);
 		u64 seq = READ_ONCE(pool->io_seq);
 
-		ret = kvmm_alloc_batch(client, nr_parts, user + a->done, n);
+		ret = kvmm_alloc_batch(client, a->nr_parts ?: 1,
+				       user + a->done, n);
 		if (ret > 0) {
 			a->done += ret;
 			again = false;
 			ret = kvmm_next_batch();
 		} else if (ret == -EAGAIN) {
+			if (!*stuck)
+				*stuck = ktime_get_ns();
 			/* Frames that came free at once are there, or stolen. */
 			again = kvmm_reclaim_start(pool, n) && !again;
 			if (again)
@@ -150,6 +146,31 @@ int kvmm_do_alloc(struct kvmm_client *client, struct file *file, void *arg)
 			return ret;
 	}
 	return 0;
+}
+
+int kvmm_do_alloc(struct kvmm_client *client, struct file *file, void *arg)
+{
+	struct kvmm_pool *pool = client->pool;
+	struct kvmm_alloc *a = arg;
+	u64 stuck = 0;
+	u64 us = 0;
+	int ret;
+
+	a->done = 0;
+	if (a->flags & ~KVMM_ALLOC_WAIT || kvmm_bad_count(a->count) ||
+	    a->nr_parts > KVMM_MAX_PARTS)
+		return -EINVAL;
+	if (a->flags & KVMM_ALLOC_WAIT ?
+	    !a->timeout_ms || a->timeout_ms > KVMM_MAX_WAIT_MS :
+	    a->timeout_ms)
+		return -EINVAL;
+
+	ret = kvmm_alloc_all(client, a, &stuck);
+	if (stuck)
+		us = kvmm_us_since(stuck);
+	kvmm_hist_add(&pool->hist[KVMM_HIST_ALLOC_WAIT], us);
+	trace_kvmm_alloc(pool, client->id, a, us, ret);
+	return ret;
 }
 
 int kvmm_do_publish(struct kvmm_client *client, struct file *file, void *arg)
@@ -178,6 +199,8 @@ int kvmm_do_publish(struct kvmm_client *client, struct file *file, void *arg)
 		kvmm_core_publish(&pool->core, client->id, a->flags,
 				  kvmm_pool_now(pool), &cur, e, n);
 		mutex_unlock(&pool->lock);
+		if (trace_kvmm_publish_enabled())
+			kvmm_trace_publish(client, e, n);
 		for (i = 0; i < n; i++)
 			a->done += e[i].result >= 0;
 		ret = -EFAULT;
@@ -235,6 +258,10 @@ int kvmm_do_lookup(struct kvmm_client *client, struct file *file, void *arg)
 					kvmm_pool_now(pool), &cur,
 					client->buf.lookup.keys[0], refs, n);
 		mutex_unlock(&pool->lock);
+		if ((trace_kvmm_hit_enabled() || trace_kvmm_miss_enabled()) &&
+		    !(a->flags & KVMM_LOOKUP_PEEK))
+			kvmm_trace_lookup(client, a->flags & KVMM_LOOKUP_PREFIX,
+					  client->buf.lookup.keys[0], refs, n);
 		if (whole)
 			a->prefix += hits;
 		whole = whole && hits == n;

@@ -16,10 +16,11 @@
 #include "arena.h"
 #include "kvmm_mod.h"
 #include "swap.h"
+#include "trace.h"
 
 static void kvmm_cmd_put(struct kvmm_cmd *cmd, struct list_head *ended)
 {
-	if (!--cmd->pending)
+	if (kvmm_cmd_drop(cmd))
 		list_add_tail(&cmd->ended, ended);
 }
 
@@ -97,13 +98,11 @@ static bool kvmm_op_lost_frame(struct kvmm_op *op)
  * What reading a block back costs, for the core to compare with computing it:
  * its time shared among those in flight when it began, averaged over some.
  */
-static void kvmm_op_learn(struct kvmm_op *op)
+static void kvmm_op_learn(struct kvmm_op *op, u64 us)
 {
 	struct kvmm_core *core = &op->pool->core;
-	u64 us = div_u64(ktime_get_ns() - op->started,
-			 NSEC_PER_USEC * op->depth);
 
-	us = (7ULL * core->load_us + us) / 8;
+	us = (7ULL * core->load_us + div_u64(us, op->depth)) / 8;
 	core->load_us = clamp_t(u64, us, 1, U32_MAX);
 }
 
@@ -112,7 +111,12 @@ static void kvmm_op_arrived(struct kvmm_op *op)
 {
 	struct kvmm_pool *pool = op->pool;
 	bool degraded = pool->core.degraded;
+	u64 us = kvmm_us_since(op->started);
 
+	trace_kvmm_swap_done(pool, op, us);
+	if (!op->err)
+		kvmm_hist_add(&pool->hist[op->write ? KVMM_HIST_LATENCY_OUT :
+					  KVMM_HIST_LATENCY_IN], us);
 	if (op->write) {
 		kvmm_core_write_done(&pool->core, op->io.handle, op->err,
 				     op->crc);
@@ -122,7 +126,7 @@ static void kvmm_op_arrived(struct kvmm_op *op)
 	} else {
 		kvmm_core_read_done(&pool->core, op->io.handle, op->err);
 		if (!op->err)
-			kvmm_op_learn(op);
+			kvmm_op_learn(op, us);
 	}
 	list_del(&op->age);
 	hash_del(&op->hash);
@@ -155,6 +159,10 @@ static void kvmm_op_tell(struct kvmm_op *op, bool good,
 static void kvmm_op_finish(struct kvmm_op *op, struct list_head *ended)
 {
 	kvmm_op_arrived(op);
+	if (!op->err) {
+		op->cmd->bytes += op->io.length;
+		op->cmd->out = op->write;
+	}
 	if (op->write && !op->err && kvmm_op_lost_frame(op))
 		op->cmd->evicted++;
 	kvmm_op_tell(op, !op->err, ended);
@@ -265,6 +273,8 @@ static bool kvmm_late_batch(struct kvmm_pool *pool, struct list_head *ready,
 			kvmm_event_pool(pool, KVMM_EVENT_DEGRADED, ETIMEDOUT);
 		kvmm_core_io_late(&pool->core, op->io.handle);
 		WRITE_ONCE(op->late, true);
+		trace_kvmm_swap_late(pool, op,
+				     div_u64(now - op->started, NSEC_PER_USEC));
 		list_del_init(&op->age);
 		WRITE_ONCE(pool->io_seq, pool->io_seq + 1);
 		kvmm_op_tell(op, false, ended);

@@ -16,6 +16,7 @@
 #include <linux/uio.h>
 
 #include "kvmm_mod.h"
+#include "trace.h"
 
 #define KVMM_DEFAULT_EVENTS	256
 
@@ -170,6 +171,10 @@ void kvmm_event_note(void *ctx, enum kvmm_core_note what, u64 handle,
 	};
 	struct kvmm_pool *pool = ctx;
 
+	if (what == KVMM_NOTE_EVICTED)
+		trace_kvmm_evict(pool, handle, b);
+	else
+		trace_kvmm_purge(pool, handle, b, what);
 	if (!(pool->event_mask & BIT_ULL(ev.type)))
 		return;
 	memcpy(ev.key, b->key, sizeof(ev.key));

@@ -26,6 +26,8 @@
 #ifndef KVMM_MOD_H
 #define KVMM_MOD_H
 
+#include <linux/atomic.h>
+#include <linux/bitops.h>
 #include <linux/completion.h>
 #include <linux/cred.h>
 #include <linux/fs.h>
@@ -33,7 +35,10 @@
 #include <linux/kobject.h>
 #include <linux/kref.h>
 #include <linux/list.h>
+#include <linux/ktime.h>
 #include <linux/llist.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
 #include <linux/mutex.h>
 #include <linux/rbtree.h>
 #include <linux/rwsem.h>
@@ -71,6 +76,37 @@ struct kvmm_arena {
 
 struct kvmm_area;
 struct kvmm_user;
+
+/* What is counted by size, for each pool. */
+enum kvmm_hist_id {
+	KVMM_HIST_LATENCY_OUT,	/* us, of each block written */
+	KVMM_HIST_LATENCY_IN,	/* us, of each block read back */
+	KVMM_HIST_BYTES_OUT,	/* bytes, of each swap command that wrote */
+	KVMM_HIST_BYTES_IN,	/* bytes, of each swap command that read */
+	KVMM_HIST_ALLOC_WAIT,	/* us, of each alloc: without a frame */
+	KVMM_NR_HISTS,
+};
+
+#define KVMM_HIST_BUCKETS	48
+
+/**
+ * struct kvmm_hist - how many values of each size there were
+ * @bucket: 0: zeros; N: at least 2^(N-1), less than 2^N; the last: and more
+ */
+struct kvmm_hist {
+	atomic64_t bucket[KVMM_HIST_BUCKETS];
+};
+
+static inline void kvmm_hist_add(struct kvmm_hist *h, u64 value)
+{
+	atomic64_inc(&h->bucket[min(fls64(value), KVMM_HIST_BUCKETS - 1)]);
+}
+
+/* Since @ns of ktime_get_ns(). */
+static inline u64 kvmm_us_since(u64 ns)
+{
+	return div_u64(ktime_get_ns() - ns, NSEC_PER_USEC);
+}
 
 enum kvmm_pool_state {
 	KVMM_POOL_NEW,		/* the name is taken, not to be found yet */
@@ -125,6 +161,7 @@ enum kvmm_pool_state {
  * @exports: struct kvmm_export_mem by frames; outlives @core
  * @nr_exports: how many
  * @exports_left: they alone hold memory now
+ * @hist: by enum kvmm_hist_id; no lock
  * @done_list: ops whose I/O ended, filled from any context
  * @done_work: the worker: makes the done calls; never runs twice at once
  * @late_work: wakes it up when the oldest op may be late
@@ -181,6 +218,8 @@ struct kvmm_pool {
 	struct rb_root_cached exports;
 	u32 nr_exports;
 	bool exports_left;
+
+	struct kvmm_hist hist[KVMM_NR_HISTS];
 
 	struct llist_head done_list;
 	struct work_struct done_work;

@@ -17,6 +17,7 @@
 #include "compat/compat.h"
 #include "kvmm_mod.h"
 #include "swap.h"
+#include "trace.h"
 
 /* More pieces than this and a frame is moved in several parts. */
 #define KVMM_MAX_SEGS	256
@@ -40,6 +41,19 @@ void kvmm_cmd_init(struct kvmm_cmd *cmd, struct kvmm_pool *pool,
 	init_completion(&cmd->done);
 }
 
+/** kvmm_cmd_drop() - one less to wait for; returns: it was the last one */
+bool kvmm_cmd_drop(struct kvmm_cmd *cmd)
+{
+	struct kvmm_hist *h = &cmd->pool->hist[cmd->out ? KVMM_HIST_BYTES_OUT :
+						KVMM_HIST_BYTES_IN];
+
+	if (--cmd->pending)
+		return false;
+	if (cmd->bytes)
+		kvmm_hist_add(h, cmd->bytes);
+	return true;
+}
+
 /**
  * kvmm_cmd_issued() - the issuer is through with a command
  * @cmd: the command
@@ -53,7 +67,7 @@ bool kvmm_cmd_issued(struct kvmm_cmd *cmd)
 	bool ended;
 
 	mutex_lock(&pool->lock);
-	ended = !--cmd->pending;
+	ended = kvmm_cmd_drop(cmd);
 	mutex_unlock(&pool->lock);
 	return ended;
 }
@@ -161,6 +175,7 @@ void kvmm_op_begin(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry,
 	list_add_tail(&op->node, &cmd->ops);
 	cmd->pending++;
 	list_add_tail(&op->submit, submit);
+	trace_kvmm_swap_issue(pool, op, 0);
 }
 
 /**

@@ -16,6 +16,7 @@
 #include "arena.h"
 #include "compat/compat.h"
 #include "kvmm_mod.h"
+#include "trace.h"
 
 /* A cgroup or machine without memory is an error here, not an OOM kill. */
 #define KVMM_ARENA_GFP	(GFP_HIGHUSER | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
@@ -222,7 +223,7 @@ static int kvmm_try_run(struct kvmm_fill *fill, u32 first, u32 last,
 	return ret;
 }
 
-static int kvmm_populate_run(struct kvmm_fill *fill, u32 first, u32 last)
+static int kvmm_pin_run(struct kvmm_fill *fill, u32 first, u32 last)
 {
 	struct kvmm_pool *pool = fill->pool;
 	unsigned int shift = kvmm_frame_page_shift(pool);
@@ -240,6 +241,17 @@ static int kvmm_populate_run(struct kvmm_fill *fill, u32 first, u32 last)
 		return 0;
 	kvmm_limit_uncharge(pool, bytes);
 	return ret == -ENOSPC ? -ENOMEM : ret;
+}
+
+static int kvmm_populate_run(struct kvmm_fill *fill, u32 first, u32 last)
+{
+	u64 start = trace_kvmm_populate_enabled() ? ktime_get_ns() : 0;
+	int ret = kvmm_pin_run(fill, first, last);
+
+	if (start)
+		trace_kvmm_populate(fill->pool, first, last - first,
+				    kvmm_us_since(start), ret);
+	return ret;
 }
 
 /**

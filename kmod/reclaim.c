@@ -10,6 +10,7 @@
 
 #include "kvmm_mod.h"
 #include "swap.h"
+#include "trace.h"
 
 /* Ends of others' I/O that a reclaim waits for in vain. */
 #define KVMM_MAX_IDLE	64
@@ -45,6 +46,8 @@ static int kvmm_reclaim_issue(struct kvmm_reclaim_batch *b, u32 keep, u32 down,
 	struct kvmm_pool *pool = b->cmd.pool;
 	struct kvmm_op *op;
 	int ret = 0;
+	u32 evicted = count->evicted;
+	u32 purged = count->purged;
 	u32 had, may, used, n, i;
 	LIST_HEAD(ops);
 	LIST_HEAD(submit);
@@ -80,6 +83,8 @@ static int kvmm_reclaim_issue(struct kvmm_reclaim_batch *b, u32 keep, u32 down,
 	for (; pool->area && i < may; i++)
 		kvmm_area_end_write(pool->area);
 	ret = n;
+	trace_kvmm_reclaim(pool, keep, n, count->evicted - evicted,
+			   count->purged - purged);
 out:
 	mutex_unlock(&pool->lock);
 	kvmm_ops_submit(&submit);

@@ -77,6 +77,8 @@ struct kvmm_area {
  * @err: error of the first entry that failed, by number
  * @err_entry: that number
  * @evicted: writes after which the block had no frame any more
+ * @bytes: moved so far
+ * @out: they were written
  * @results: each entry's result, or NULL
  * @end: called once when nothing is pending, without locks, from the worker
  * @ready: in the worker's list of commands to look at
@@ -93,6 +95,8 @@ struct kvmm_cmd {
 	int err;
 	u32 err_entry;
 	u32 evicted;
+	u64 bytes;
+	bool out;
 	s32 *results;
 	void (*end)(struct kvmm_cmd *cmd);
 	struct list_head ready;
@@ -169,6 +173,7 @@ struct kvmm_op {
 
 void kvmm_cmd_init(struct kvmm_cmd *cmd, struct kvmm_pool *pool,
 		   void (*end)(struct kvmm_cmd *cmd));
+bool kvmm_cmd_drop(struct kvmm_cmd *cmd);
 bool kvmm_cmd_issued(struct kvmm_cmd *cmd);
 void kvmm_cmd_wait(struct kvmm_cmd *cmd);
 void kvmm_cmd_entry(struct kvmm_cmd *cmd, u32 entry, int err);

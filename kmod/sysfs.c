@@ -144,6 +144,48 @@ static ssize_t pool_io_timeout_ms_show(struct kvmm_pool *pool, char *buf)
 	return sysfs_emit(buf, "%llu\n", div_u64(ns, NSEC_PER_MSEC));
 }
 
+/*
+ * An array of counts in one line, which the rules of sysfs allow for values of
+ * one type: debugfs, where tables belong, is not there for everyone.
+ */
+static ssize_t pool_hist_show(struct kvmm_pool *pool, char *buf,
+			      enum kvmm_hist_id id)
+{
+	const struct kvmm_hist *h = &pool->hist[id];
+	ssize_t len = 0;
+	unsigned int i;
+
+	for (i = 0; i < KVMM_HIST_BUCKETS; i++)
+		len += sysfs_emit_at(buf, len, "%s%lld", i ? " " : "",
+				     atomic64_read(&h->bucket[i]));
+	return len + sysfs_emit_at(buf, len, "\n");
+}
+
+static ssize_t pool_latency_out_show(struct kvmm_pool *pool, char *buf)
+{
+	return pool_hist_show(pool, buf, KVMM_HIST_LATENCY_OUT);
+}
+
+static ssize_t pool_latency_in_show(struct kvmm_pool *pool, char *buf)
+{
+	return pool_hist_show(pool, buf, KVMM_HIST_LATENCY_IN);
+}
+
+static ssize_t pool_bytes_out_show(struct kvmm_pool *pool, char *buf)
+{
+	return pool_hist_show(pool, buf, KVMM_HIST_BYTES_OUT);
+}
+
+static ssize_t pool_bytes_in_show(struct kvmm_pool *pool, char *buf)
+{
+	return pool_hist_show(pool, buf, KVMM_HIST_BYTES_IN);
+}
+
+static ssize_t pool_alloc_wait_show(struct kvmm_pool *pool, char *buf)
+{
+	return pool_hist_show(pool, buf, KVMM_HIST_ALLOC_WAIT);
+}
+
 #define KVMM_FILE(_name)						\
 	.attr = { .name = (_name), .mode = 0444 }
 #define KVMM_SHOW(_name, _show)						\
@@ -167,6 +209,11 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_SHOW("area", pool_area_show),
 	KVMM_SHOW("area_offset", pool_area_offset_show),
 	KVMM_SHOW("io_timeout_ms", pool_io_timeout_ms_show),
+	KVMM_SHOW("latency_out", pool_latency_out_show),
+	KVMM_SHOW("latency_in", pool_latency_in_show),
+	KVMM_SHOW("bytes_out", pool_bytes_out_show),
+	KVMM_SHOW("bytes_in", pool_bytes_in_show),
+	KVMM_SHOW("alloc_wait", pool_alloc_wait_show),
 	KVMM_U64("epoch", epoch),
 	KVMM_U32("block_size", block_size),
 	KVMM_U32("nr_frames", nr_frames),

@@ -49,6 +49,8 @@ if [ -x "$scripts/checkpatch.pl" ] || [ -r "$scripts/checkpatch.pl" ]; then
 		kmod/core/types.h)
 			ignore=PREFER_KERNEL_TYPES,NEW_TYPEDEFS
 			ignore+=,COMPLEX_MACRO,PREFER_DEFINED_ATTRIBUTE_MACRO ;;
+		# the kernel's own way of writing tracepoints
+		kmod/trace.h) ignore=OPEN_ENDED_LINE,PARENTHESIS_ALIGNMENT ;;
 		kmod/core/check.c) ignore=MACRO_WITH_FLOW_CONTROL ;;
 		esac
 		out+=$(checkpatch "$ignore" --strict "$f")
