@@ -217,7 +217,7 @@ static void kvmm_op_put(struct kvmm_op *op)
 {
 	struct kvmm_pool *pool = op->pool;
 
-	if (!atomic_dec_and_test(&op->hands))
+	if (!refcount_dec_and_test(&op->hands))
 		return;
 	rcu_read_lock();
 	if (llist_add(&op->done, &pool->done_list))
@@ -261,7 +261,7 @@ static void kvmm_op_submit(struct kvmm_op *op)
 	};
 	iov_iter_bvec(&iter, op->write ? WRITE : READ, op->bvec, segs, bytes);
 
-	atomic_set(&op->hands, 2);
+	refcount_set(&op->hands, 2);
 	/* Nobody waits for it any more, and the device has enough to do. */
 	if (READ_ONCE(op->late)) {
 		ret = -ETIMEDOUT;

@@ -26,6 +26,7 @@
 #include <linux/fs.h>
 #include <linux/list.h>
 #include <linux/llist.h>
+#include <linux/refcount.h>
 #include <linux/workqueue.h>
 
 #include "core/core.h"
@@ -157,7 +158,7 @@ struct kvmm_op {
 	u32 len;
 	u32 pos;
 	u32 part;
-	atomic_t hands;
+	refcount_t hands;
 	long res;
 	int err;
 	u32 crc;

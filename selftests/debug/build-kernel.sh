@@ -35,8 +35,6 @@ die() { printf 'build-kernel: %s\n' "$*" >&2; exit 1; }
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
-# what a pack holds, and how; part of its name
-layout=1
 
 arch='' build=$top/build print='' update=''
 while (($#)); do
@@ -50,9 +48,12 @@ while (($#)); do
 	esac
 	shift
 done
+# layout: what a pack holds, and how; part of its name.
+# The PC's is the bzImage: what QEMU enters in a vmlinux (PVH) runs before there is
+# KASAN's shadow, and is instrumented.
 case $arch in
-um) karch=um image=linux targets=(linux modules) ;;
-x86) karch=x86_64 image=vmlinux targets=(vmlinux modules) ;;
+um) karch=um layout=1 image=linux targets=(linux modules) ;;
+x86) karch=x86_64 layout=2 image=arch/x86/boot/bzImage targets=(bzImage modules) ;;
 *) die '--arch is um or x86' ;;
 esac
 mkdir -p "$build"
@@ -187,7 +188,7 @@ build_pack()
 	rm -f "$out/modules/lib/modules/$release"/{source,build}
 	find "$out/modules" -name '*.ko' -exec strip --strip-debug {} +
 	cp "$obj/$image" "$out/kernel"
-	strip --strip-debug "$out/kernel"
+	[[ $arch != um ]] || strip --strip-debug "$out/kernel"
 	pack_kdir "$src" "$obj" "$out/kdir"
 	find "$out/kdir" -type f -perm -u+x -exec strip --strip-unneeded {} + 2>/dev/null || :
 	echo "$release" >"$out/release"

@@ -158,7 +158,7 @@ static const struct shape shapes[] = {
 struct call {
 	const struct shape *s;
 	unsigned char arg[512];
-	uint32_t count;
+	uint32_t count, room;	/* asked for, and there */
 	struct kvmm_block_ref *refs;
 	struct kvmm_key_entry *entries;
 	struct kvmm_publish_entry *pubs;
@@ -183,7 +183,7 @@ static void fill_refs(struct fz *z, struct kvmm_block_ref *refs, uint32_t n)
 {
 	uint32_t i;
 
-	for (i = 0; i < n && i < KVMM_MAX_BATCH; i++) {
+	for (i = 0; i < n; i++) {
 		refs[i].handle = i < 16 ? fz_handle(z) : 0;
 		refs[i].frame = 0x5a5a5a5a;
 		refs[i].result = 0x5a5a;
@@ -195,7 +195,7 @@ static void fill_pubs(struct fz *z, struct kvmm_publish_entry *e, uint32_t n)
 	uint64_t id = 1 + fz_below(z, FZ_IDS);
 	uint32_t i;
 
-	for (i = 0; i < n && i < KVMM_MAX_BATCH; i++) {
+	for (i = 0; i < n; i++) {
 		memset(&e[i], 0, sizeof(e[i]));
 		kt_key(e[i].key, id + i);
 		if (i > 16)
@@ -215,11 +215,9 @@ static void fill_pubs(struct fz *z, struct kvmm_publish_entry *e, uint32_t n)
 
 static void *array(struct fz *z, struct call *c, size_t each, bool *plain)
 {
-	uint64_t n = c->count;
-
-	if (n > KVMM_MAX_BATCH + 1)
-		n = 16;
-	return fz_place(z, n * each, plain);
+	/* more is refused before anything of it is looked at */
+	c->room = c->count > KVMM_MAX_BATCH + 1 ? 16 : c->count;
+	return fz_place(z, c->room * each, plain);
 }
 
 /* What to put into a field; a struct's COUNT comes before its arrays. */
@@ -257,19 +255,19 @@ static uint64_t value(struct fz *z, struct call *c, const struct field *f)
 		p = array(z, c, sizeof(*c->refs), &plain);
 		if (plain) {
 			c->refs = p;
-			fill_refs(z, p, c->count);
+			fill_refs(z, p, c->room);
 		}
 		return (uintptr_t)p;
 	case PUBS:
 		p = array(z, c, sizeof(*c->pubs), &plain);
 		if (plain) {
 			c->pubs = p;
-			fill_pubs(z, p, c->count);
+			fill_pubs(z, p, c->room);
 		}
 		return (uintptr_t)p;
 	case KEYS:
 		p = array(z, c, KVMM_KEY_LEN, &plain);
-		for (n = 0; plain && n < c->count && n < KVMM_MAX_BATCH; n++)
+		for (n = 0; plain && n < c->room; n++)
 			kt_key((uint8_t *)p + n * KVMM_KEY_LEN,
 			       n < 16 ? 1 + fz_below(z, FZ_IDS) : n);
 		return (uintptr_t)p;
@@ -298,6 +296,7 @@ static uint64_t value(struct fz *z, struct call *c, const struct field *f)
 struct kvmm_swap_cmd fz_swap_cmd(struct fz *z)
 {
 	struct kvmm_swap_cmd cmd = { .count = 1, .flags = KVMM_SWAP_ONE };
+	uint32_t room;
 	bool plain;
 	void *p;
 
@@ -308,11 +307,10 @@ struct kvmm_swap_cmd fz_swap_cmd(struct fz *z)
 	} else {
 		cmd.flags &= ~KVMM_SWAP_ONE;
 		cmd.count = count_of(z);
-		p = fz_place(z, (cmd.count > KVMM_MAX_BATCH + 1 ? 16 :
-				 cmd.count) * sizeof(struct kvmm_block_ref),
-			     &plain);
+		room = cmd.count > KVMM_MAX_BATCH + 1 ? 16 : cmd.count;
+		p = fz_place(z, room * sizeof(struct kvmm_block_ref), &plain);
 		if (plain)
-			fill_refs(z, p, cmd.count);
+			fill_refs(z, p, room);
 		cmd.addr = (uintptr_t)p;
 	}
 	if (fz_one_in(z, 40))
@@ -390,13 +388,13 @@ static void harvest(struct fz *z, struct call *c, const void *arg)
 	uint32_t i;
 	int fd;
 
-	for (i = 0; c->refs && i < c->count && i < 16; i++)
+	for (i = 0; c->refs && i < c->room && i < 16; i++)
 		if (c->refs[i].handle && c->refs[i].result >= 0)
 			fz_seen(z, c->refs[i].handle);
-	for (i = 0; c->entries && i < c->count && i < 16; i++)
+	for (i = 0; c->entries && i < c->room && i < 16; i++)
 		if (c->entries[i].handle)
 			fz_seen(z, c->entries[i].handle);
-	for (i = 0; c->pubs && i < c->count && i < 16; i++)
+	for (i = 0; c->pubs && i < c->room && i < 16; i++)
 		if (c->pubs[i].existing)
 			fz_seen(z, c->pubs[i].existing);
 	if (c->s->cmd == KVMM_EXPORT) {

@@ -124,11 +124,6 @@ void *fz_place(struct fz *z, size_t bytes, bool *plain)
 
 /* ---- one process ---- */
 
-static void on_fault(int sig)
-{
-	siglongjmp(self->back, sig);
-}
-
 static void on_alarm(int sig)
 {
 	(void)sig;
@@ -144,6 +139,13 @@ static void inject(struct fz *z, int nth)
 	if (z->inject >= 0 &&
 	    write(z->inject, text, snprintf(text, sizeof(text), "%d", nth)) < 0)
 		z->inject = -1;
+}
+
+static void on_fault(int sig)
+{
+	/* else the signal might stay blocked */
+	inject(self, 0);
+	siglongjmp(self->back, sig);
 }
 
 void fz_say(struct fz *z, const char *what, long ret)
