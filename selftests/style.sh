@@ -78,6 +78,15 @@ else
 	skip "sparse" "not installed"
 fi
 
+if ! command -v spatch >/dev/null; then
+	skip "coccinelle" "not installed"
+elif ! [ -d "$scripts/coccinelle" ]; then
+	skip "coccinelle" "no semantic patches: remove $build/kernel/.kselftest"
+else
+	result "coccinelle: the module" "$(selftests/cocci.sh \
+		"$scripts/coccinelle")"
+fi
+
 out=
 for f in $(git ls-files '*.c' '*.h' '*.sh' '*.py' '*.mk' Makefile Kbuild \
 	.ci/run); do

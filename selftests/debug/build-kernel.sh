@@ -23,6 +23,8 @@ where it was. DIR is build.
              modules (holds lib/modules), release, pack (its file name),
              key (of the configuration)
 
+Exit code 4: the source could not be had, and there is no pack.
+
 The configuration is common.config and ARCH.config beside this script; nothing
 else is on. A line of theirs that Kconfig doesn't take is an error: options that
 vanish silently would make tests pass that test nothing.
@@ -158,7 +160,10 @@ build_pack()
 {
 	local src=$build/kernel/source-6.1 obj=$dir.obj out=$dir.pack version release
 	"$top/tools/dist/setup.sh" debug
-	"$top/tools/dist/fetch-kernel.sh" --build "$build" source
+	"$top/tools/dist/fetch-kernel.sh" --build "$build" source || {
+		printf 'build-kernel: no linux-source to build a debug kernel from\n' >&2
+		exit 4
+	}
 	version=$(cat "$build/kernel/.source")
 	# A build that was cut off goes on, if it was of the same.
 	if [[ $(cat "$obj/key" 2>/dev/null) != "$version $key" ]]; then

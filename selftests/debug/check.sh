@@ -48,7 +48,28 @@ build=$(cd "$build" && pwd)
 name=${name:-debug-$arch${coverage:+-coverage}}
 
 kernel() { "$here/build-kernel.sh" --arch "$arch" --build "$build" "$@"; }
-kernel || die 'no debug kernel'
+skip() { printf '1..0 # SKIP %s\n' "$*"; exit 4; }
+rc=0
+kernel >&2 || rc=$?
+((rc != 4)) || skip 'no debug kernel: linux-source could not be had'
+((rc == 0)) || die 'no debug kernel'
+
+# User Mode Linux needs ptrace, which containers may refuse, and a folder for its
+# memory from which it may execute. It begins with finding that out.
+can_run_uml()
+{
+	local out room
+	room=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || room=0
+	if [[ -z ${TMPDIR-} ]] && ((${room:-0} < 2500000)); then
+		mkdir -p "$build/debug-um/tmp"
+		export TMPDIR=$build/debug-um/tmp
+	fi
+	out=$(timeout -k 5 60 "$(kernel --print kernel)" mem=128M con=null \
+		con0=null,fd:1 panic=-1 2>&1 </dev/null) || :
+	[[ $out = *'Linux version'* ]] ||
+		skip "User Mode Linux can't run here: $(tail -n 3 <<<"$out" | tr '\n' ' ')"
+}
+[[ $arch != um ]] || can_run_uml
 
 vm=(--image "$(kernel --print kernel)" --modules "$(kernel --print modules)"
 	--build "$build" --name "$name" --fresh --rmmod)

@@ -15,7 +15,8 @@ Fetches and unpacks under DIR/kernel/ what is not there yet:
   headers     what a module is built with           DIR/kernel/SERIES/headers
   image       kernel and modules, for the VM        DIR/kernel/SERIES/image
   kselftest   kselftest.h, kselftest_harness.h      DIR/kernel/kselftest
-              and checkpatch.pl, kernel-doc         DIR/kernel/scripts
+              and checkpatch.pl, kernel-doc,        DIR/kernel/scripts
+              the semantic patches of coccicheck
   source      all of linux-source-6.1, 1.4 GB;      DIR/kernel/source-6.1
               never kept in the cache
 Default: the first three. SERIES is 6.1 (default) or another one for which this
@@ -323,15 +324,15 @@ tools/testing/selftests/kselftest_harness.h
 scripts/checkpatch.pl
 scripts/spelling.txt
 scripts/const_structs.checkpatch
-scripts/kernel-doc'
+scripts/kernel-doc
+scripts/coccinelle'
 
 fetch_kselftest()
 {
 	need xz
-	tarname=kselftest-6.1.tar
+	tarname=kselftest-6.1-2.tar
 	tarball=
-	if [ -n "$cache" ] && [ "$(tar -tf "$cache/$tarname" 2>/dev/null | wc -l)" = \
-	    "$(echo "$sources" | wc -l)" ]; then
+	if [ -n "$cache" ] && tar -tf "$cache/$tarname" >/dev/null 2>&1; then
 		tarball=$cache/$tarname
 	fi
 	rm -rf "$tmp/src"
@@ -339,14 +340,14 @@ fetch_kselftest()
 	if [ -n "$tarball" ]; then
 		tar -xf "$tarball" -C "$tmp/src"
 	else
-		# 140 MB for six files: keep those instead of the package.
+		# 140 MB for some files: keep those instead of the package.
 		keep=$cache
 		cache=
 		ok=0
 		get linux-source-6.1 || ok=1
 		cache=$keep
 		[ $ok = 0 ] || return 1
-		say 'unpacking six files of linux-source-6.1'
+		say 'unpacking some files of linux-source-6.1'
 		echo "$sources" | sed 's,^,linux-source-6.1/,' >"$tmp/names"
 		dpkg-deb --fsys-tarfile "$deb" | tar -xO ./usr/src/linux-source-6.1.tar.xz |
 			tar -xJ -C "$tmp/src" --strip-components=1 -T "$tmp/names" || return 1
@@ -359,7 +360,7 @@ fetch_kselftest()
 	fi
 	mkdir -p "$base/kselftest" "$base/scripts"
 	cp "$tmp/src/tools/testing/selftests"/* "$base/kselftest/"
-	cp "$tmp/src/scripts"/* "$base/scripts/"
+	cp -R "$tmp/src/scripts"/* "$base/scripts/"
 	[ -f "$base/kselftest/kselftest_harness.h" ] && [ -x "$base/scripts/checkpatch.pl" ]
 }
 

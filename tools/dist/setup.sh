@@ -59,6 +59,7 @@ vm|xz-utils|kernel packages and sources are xz-compressed
 vm|zstd|kernel packages and images may be zstd-compressed
 bench|fio|the yardstick for swap bandwidth
 style|sparse|kernel annotations
+style|coccinelle|semantic patches over the module
 style|mandoc|manual pages
 style|shellcheck|shell scripts
 debug|bison|the kernel's configuration program
