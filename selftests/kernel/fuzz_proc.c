@@ -109,7 +109,8 @@ void *fz_place(struct fz *z, size_t bytes, bool *plain)
 	case 3:
 		/* the module writes to memory that it serves */
 		c = fz_client(z, true);
-		return c->map ? c->map + fz_below(z, c->len) : NULL;
+		return c->map && c->len > bytes ?
+			c->map + fz_below(z, c->len - bytes) : NULL;
 	case 4 ... 10:
 		*plain = bytes <= FZ_RW;
 		return z->rw + FZ_RW - bytes;
