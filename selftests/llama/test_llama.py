@@ -102,6 +102,9 @@ def models(tmp):
     equal((r.rc, r.err), (1, "kvmm-llama model: can't write /nowhere/a.gguf: "
                              'No such file or directory\n'),
           'model: no such folder')
+    r = run('model', a, *SHAPE, '--vocab', 100, '--text')
+    equal((r.rc, r.err), (1, 'kvmm-llama model: --text needs --vocab of at '
+                             'least 259\n'), 'model: --text')
     r = run('model', a, '--embd', 100)
     equal((r.rc, r.err), (1, 'kvmm-llama model: --embd: 100 is not a multiple '
                              'of 64\n'), 'model: --embd')
@@ -377,6 +380,24 @@ def refuses(model):
     equal(s.p.wait(timeout=60), 0, 'SIGTERM ends it')
 
 
+def text(model):
+    """A model with a vocabulary: prompts and answers may be text."""
+    run('model', model, *SHAPE, '--text')
+    s = Server('--model', model, *SIZES)
+    words = 'The same words, said again and again. ' * 8
+    first = s.ask({'id': 1, 'prompt': words})
+    ok('error' not in first and isinstance(first.get('text'), str) and
+       first['prompt_tokens'] > len(words) and first['kept_tokens'] == 0,
+       'a prompt that is text', first)
+    other = s.ask({'id': 2, 'prompt': words + 'And more.'})
+    whole = first['prompt_tokens'] // BLOCK * BLOCK
+    equal(other.get('kept_tokens'), whole, 'more of the same text', other)
+    ok('longer than' in s.ask({'prompt': words * 9}).get('error', '') or
+       'more than' in s.ask({'prompt': words * 9})['error'],
+       'a text that is too long')
+    s.end()
+
+
 def damage(model, requests, plain, tmp):
     """Whatever happens to the area: misses, and the same answers."""
     def scribble(f, size):
@@ -438,6 +459,7 @@ def main():
             sabotage(model)
         else:
             second_compiler()
+            text(f'{tmp}/models/text.gguf')
         plain = serves(model, requests)
         shares(model)
         refuses(model)

@@ -93,8 +93,25 @@ result $? 'the same answers'
 [ "$(cat /sys/kernel/kvmm/pools/llama/checksum_errors)" -gt 0 ]
 result $? 'damage was found'
 
-kvmmctl pool destroy llama >$d/out 2>$d/err
-result $? 'the pool can go'
+# The pool goes while it is in use: a server does without.
+mkfifo $d/pipe
+kernel <$d/pipe >$d/without 2>$d/err &
+pid=$!
+exec 5>$d/pipe
+head -n 5 $d/requests >&5
+i=0
+while [ "$(wc -l <$d/without)" -lt 5 ] && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do
+	usleep 100000
+	i=$((i + 1))
+done
+kvmmctl pool destroy llama --force >$d/out 2>&1
+result $? 'the pool is destroyed while it is served from'
+tail -n +6 $d/requests >&5
+exec 5>&-
+wait $pid
+result $? 'served to the end'
+same without && grep -q store_error $d/without
+result $? 'the same answers, and the failure is told'
 rm -f "$area"
 echo "1..$n"
 exit $bad

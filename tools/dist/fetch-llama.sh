@@ -57,16 +57,17 @@ case $build in
 *) build=$PWD/$build ;;
 esac
 root=$build/llama-root
+# what libkvmm and the program are compiled with, beside libllama itself
+packages='libllama-dev libc6-dev liburing-dev libisal-dev libssl-dev libjansson-dev libdrm-dev'
+sum=$(printf '%s' "$packages" | cksum | cut -d' ' -f1)
+ready=$root/.ready-$sum
 
 if [ -n "$print" ]; then
-	[ -e "$root/.ready" ] || exit 1
+	[ -e "$ready" ] || exit 1
 	echo "$root"
 	exit 0
 fi
-[ ! -e "$root/.ready" ] || [ -n "$update" ] || exit 0
-
-# what libkvmm and the program are linked with, beside libllama itself
-packages='libllama-dev libc6-dev liburing-dev libisal-dev libssl-dev libjansson-dev'
+[ ! -e "$ready" ] || [ -n "$update" ] || exit 0
 
 mkdir -p "$build"
 if [ "${KVMM_FETCH_LOCKED-}" != "$root" ]; then
@@ -85,8 +86,7 @@ cache=${KVMM_CACHE-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/kvmm}
 if [ -n "$cache" ] && ! mkdir -p "$cache" 2>/dev/null; then
 	cache=
 fi
-# named after what decides on its content: this script's list and the release
-pack=$cache/llama-$suite-$(printf '%s' "$packages" | cksum | cut -d' ' -f1).tar.gz
+pack=$cache/llama-$suite-$sum.tar.gz
 
 tmp=$(mktemp -d "$build/llama.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
@@ -96,7 +96,7 @@ trap 'exit 1' HUP INT TERM
 finish()
 {
 	[ -e "$1/usr/include/llama.h" ] || return 1
-	: >"$1/.ready"
+	: >"$1/.ready-$sum"
 	rm -rf "$root"
 	mv "$1" "$root"
 	say "ready: libllama $(cat "$root/.version") in $root"

@@ -52,6 +52,7 @@ enum opt_id {
 	OPT_LAYERS,
 	OPT_EMBD,
 	OPT_VOCAB,
+	OPT_TEXT,
 	OPT_NR,
 };
 

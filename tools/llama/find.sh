@@ -68,6 +68,8 @@ as_root()
 	[ -n "$LOADER" ] || die "$1 has no ld-linux-x86-64.so.2"
 	KIND=root
 	CC="gcc --sysroot=$1"
+	# where libdrm's headers look for the kernel's
+	CPPFLAGS='-isystem =/usr/include/libdrm'
 	# gcc's own idea of where libraries are is the host's
 	LDFLAGS="-B$LIBDIR -L$LIBDIR"
 	LIBS='-lllama -lggml -lggml-base'

@@ -94,6 +94,10 @@ static int model_run(const struct args *args)
 	    opt_count(args, OPT_VOCAB, 2, 1 << 20, &s.vocab))
 		return EXIT_ERROR;
 	s.seed = seed;
+	s.text = args->value[OPT_TEXT];
+	if (s.text && s.vocab < MODEL_TEXT_VOCAB)
+		return fail("--text needs --vocab of at least %d",
+			    MODEL_TEXT_VOCAB);
 	s.ff = 3 * s.embd;
 	if (s.embd % 128)
 		s.heads_kv = 1;
@@ -115,6 +119,8 @@ static const struct opt model_opts[] = {
 	{ OPT_EMBD, "embd", "N",
 	  "numbers of a token, a multiple of 64 (default 128)" },
 	{ OPT_VOCAB, "vocab", "N", "tokens that there are (default 1000)" },
+	{ OPT_TEXT, "text", NULL,
+	  "with a vocabulary, so that prompts may be text" },
 	{ 0, NULL, NULL, NULL },
 };
 

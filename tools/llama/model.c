@@ -2,7 +2,8 @@
 /*
  * A llama of random weights in GGUF version 3: header, names with values, names
  * of tensors with where they are, then the numbers, all little-endian 32-bit
- * floats.  It has no vocabulary ("no_vocab"): tokens are numbers.
+ * floats.  It has no vocabulary ("no_vocab"), so that tokens are numbers, or one
+ * in which any text can be written: a token for each byte, and made-up words.
  *
  * Weights are close to normal, scaled so that each layer's output is as large
  * as its input; keys and queries are larger, so that attention looks at some
@@ -25,7 +26,15 @@
 #define HEAD		64
 #define ATTENTION_SCALE	2.0
 
-enum gguf_type { GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING = 8 };
+#define BYTES		3	/* token of byte 0 */
+#define WORDS		MODEL_TEXT_VOCAB
+
+enum gguf_type {
+	GGUF_U32 = 4, GGUF_I32 = 5, GGUF_F32 = 6, GGUF_STRING = 8, GGUF_ARRAY = 9
+};
+
+/* what kind of token */
+enum { TYPE_NORMAL = 1, TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_BYTE = 6 };
 
 /**
  * struct writer - a file in the making
@@ -96,6 +105,51 @@ static void value_string(struct writer *w, const char *name, const char *s)
 	put_string(w, s);
 }
 
+static void array(struct writer *w, const char *name, enum gguf_type type,
+		  uint64_t n)
+{
+	w->values++;
+	put_string(w, name);
+	put32(w, GGUF_ARRAY);
+	put32(w, type);
+	put64(w, n);
+}
+
+static void token_text(unsigned int i, char text[16])
+{
+	static const char *const special[BYTES] = { "<unk>", "<s>", "</s>" };
+
+	if (i < BYTES)
+		snprintf(text, 16, "%s", special[i]);
+	else if (i < WORDS)
+		snprintf(text, 16, "<0x%02X>", i - BYTES);
+	else
+		snprintf(text, 16, "w%u", i);
+}
+
+static void vocabulary(struct writer *w, const struct model_shape *s)
+{
+	char text[16];
+	unsigned int i;
+
+	value_string(w, "tokenizer.ggml.model", "llama");
+	value_u32(w, "tokenizer.ggml.unknown_token_id", 0);
+	value_u32(w, "tokenizer.ggml.bos_token_id", 1);
+	value_u32(w, "tokenizer.ggml.eos_token_id", 2);
+	array(w, "tokenizer.ggml.tokens", GGUF_STRING, s->vocab);
+	for (i = 0; i < s->vocab; i++) {
+		token_text(i, text);
+		put_string(w, text);
+	}
+	array(w, "tokenizer.ggml.scores", GGUF_F32, s->vocab);
+	for (i = 0; i < s->vocab; i++)
+		put32(w, 0);
+	array(w, "tokenizer.ggml.token_type", GGUF_I32, s->vocab);
+	for (i = 0; i < s->vocab; i++)
+		put32(w, !i ? TYPE_UNKNOWN : i < BYTES ? TYPE_CONTROL :
+			 i < WORDS ? TYPE_BYTE : TYPE_NORMAL);
+}
+
 static void values(struct writer *w, const struct model_shape *s)
 {
 	value_string(w, "general.architecture", "llama");
@@ -109,7 +163,10 @@ static void values(struct writer *w, const struct model_shape *s)
 	value_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5F);
 	value_u32(w, "llama.rope.dimension_count", HEAD);
 	value_u32(w, "llama.vocab_size", s->vocab);
-	value_string(w, "tokenizer.ggml.model", "no_vocab");
+	if (s->text)
+		vocabulary(w, s);
+	else
+		value_string(w, "tokenizer.ggml.model", "no_vocab");
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -236,7 +293,8 @@ static bool shape_ok(const struct model_shape *s)
 	       s->embd <= 16384 && s->heads_kv &&
 	       (s->embd / HEAD) % s->heads_kv == 0 && s->ff &&
 	       s->ff % ALIGN == 0 && s->ff <= 65536 && s->vocab >= 2 &&
-	       s->vocab <= 1 << 20 && s->context;
+	       s->vocab <= 1 << 20 && s->context &&
+	       (!s->text || s->vocab >= WORDS);
 }
 
 int model_write(const char *path, const struct model_shape *shape,

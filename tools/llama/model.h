@@ -6,6 +6,7 @@
 #ifndef KVMM_LLAMA_MODEL_H
 #define KVMM_LLAMA_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,8 @@
  * @ff: numbers within a layer's feed-forward part, a multiple of 32
  * @vocab: tokens
  * @context: tokens that it says it was trained for
+ * @text: with a vocabulary, of which each byte is a token; @vocab is at least
+ *	MODEL_TEXT_VOCAB
  */
 struct model_shape {
 	uint64_t seed;
@@ -27,7 +30,10 @@ struct model_shape {
 	unsigned int ff;
 	unsigned int vocab;
 	unsigned int context;
+	bool text;
 };
+
+#define MODEL_TEXT_VOCAB	259
 
 /**
  * model_write() - make the file

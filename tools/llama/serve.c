@@ -89,6 +89,17 @@ static long read_prompt(struct session *s, const json_t *req, const char **why)
 	return n;
 }
 
+/* A model may end within a letter, or say what is none. */
+static json_t *text_json(char *text, size_t len)
+{
+	json_t *o = json_stringn(text, len);
+
+	for (size_t i = 0; i < len && !o; i++)
+		if (text[i] & 0x80)
+			text[i] = '?';
+	return o ? o : json_stringn(text, len);
+}
+
 static json_t *answer_json(struct session *s, json_t *id)
 {
 	const struct answer *a = &s->answer;
@@ -111,7 +122,7 @@ static json_t *answer_json(struct session *s, json_t *id)
 
 		if (len >= 0)
 			json_object_set_new(o, "text",
-					    json_stringn(s->text, (size_t)len));
+					    text_json(s->text, (size_t)len));
 	}
 	if (o && a->store_error)
 		json_object_set_new(o, "store_error",
