@@ -4,7 +4,7 @@
 
 TOOLS_UNIT := $(O)/selftests/tools/units
 TOOLS_UNIT_OBJS := $(O)/selftests/tools/test_units.o \
-	$(patsubst %,$(O)/tools/kvmmctl/%.o,content key size trace workload)
+	$(patsubst %,$(O)/tools/kvmmctl/%.o,content hist key size trace workload)
 
 $(TOOLS_UNIT): $(TOOLS_UNIT_OBJS) $(LIBKVMM_A)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBKVMM_LIBS) -lcmocka -ljansson -lm

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Parts of kvmmctl that need no pool: sizes, block bytes, keys, the demo's
- * workload.
+ * Parts of kvmmctl that need no pool: sizes, block bytes, keys, histograms, the
+ * demo's workload.
  */
 #include "../../tools/kvmmctl/content.h"
+#include "../../tools/kvmmctl/hist.h"
 #include "../../tools/kvmmctl/key.h"
 #include "../../tools/kvmmctl/kvmmctl.h"
 #include "../../tools/kvmmctl/size.h"
@@ -172,6 +173,84 @@ static void keys_are_chained(void **state)
 	kvmm_keyer_free(km);
 }
 
+/* A line as sysfs has it: 48 numbers of which a few are not 0. */
+static const char *hist_line(int zeros, int at, const char *count)
+{
+	static char line[512];
+	size_t n = 0;
+
+	for (int i = 0; i < HIST_BUCKETS; i++)
+		n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s",
+				      i ? " " : "", i == at ? count :
+				      i < zeros ? "1" : "0");
+	snprintf(line + n, sizeof(line) - n, "\n");
+	return line;
+}
+
+static void histograms_are_read(void **state)
+{
+	char line[512];
+	struct hist h;
+
+	(void)state;
+	assert_true(hist_parse(hist_line(0, 47, "18446744073709551615"), &h));
+	assert_int_equal(h.bucket[47], UINT64_MAX);
+	assert_int_equal(h.bucket[0], 0);
+	strcpy(line, hist_line(0, 3, "7"));
+	line[strlen(line) - 1] = 0;
+	assert_true(hist_parse(line, &h));
+	assert_int_equal(h.bucket[3], 7);
+	/* one too many, one too few, none, a word */
+	strcat(line, " 0\n");
+	assert_false(hist_parse(line, &h));
+	strcpy(line, hist_line(0, 3, "7"));
+	line[strlen(line) - 2] = 0;
+	assert_false(hist_parse(line, &h));
+	assert_false(hist_parse("", &h));
+	assert_false(hist_parse(hist_line(0, 9, "x"), &h));
+	assert_false(hist_parse(hist_line(0, 9, "-1"), &h));
+}
+
+static void percentiles_are_right(void **state)
+{
+	struct hist h;
+
+	(void)state;
+	assert_true(hist_parse(hist_line(0, 0, "0"), &h));
+	assert_int_equal(hist_percentile(&h, 50), 0);
+	/* all of one value: zeros; ones; 64 to 127 */
+	assert_true(hist_parse(hist_line(0, 0, "9"), &h));
+	assert_int_equal(hist_percentile(&h, 99), 0);
+	assert_true(hist_parse(hist_line(0, 1, "9"), &h));
+	assert_int_equal(hist_percentile(&h, 50), 1);
+	assert_true(hist_parse(hist_line(0, 7, "1"), &h));
+	assert_int_equal(hist_percentile(&h, 50), 127);
+	assert_int_equal(hist_percentile(&h, 99), 127);
+	/* 90 of 100, 9, and 1 */
+	memset(&h, 0, sizeof(h));
+	h.bucket[4] = 90;
+	h.bucket[10] = 9;
+	h.bucket[20] = 1;
+	assert_int_equal(hist_count(&h), 100);
+	assert_int_equal(hist_percentile(&h, 50), 15);
+	assert_int_equal(hist_percentile(&h, 90), 15);
+	assert_int_equal(hist_percentile(&h, 91), 1023);
+	assert_int_equal(hist_percentile(&h, 99), 1023);
+	assert_int_equal(hist_percentile(&h, 100), (1 << 20) - 1);
+	/* of two, the first is the median */
+	memset(&h, 0, sizeof(h));
+	h.bucket[1] = 1;
+	h.bucket[2] = 1;
+	assert_int_equal(hist_percentile(&h, 50), 1);
+	assert_int_equal(hist_percentile(&h, 51), 3);
+	/* numbers that no pool will reach */
+	memset(&h, 0, sizeof(h));
+	h.bucket[5] = UINT64_MAX / 2;
+	h.bucket[47] = UINT64_MAX / 2;
+	assert_int_equal(hist_percentile(&h, 50), 31);
+	assert_int_equal(hist_percentile(&h, 99), ((uint64_t)1 << 47) - 1);
+}
+
 static void workload_is_a_chat_service(void **state)
 {
 	struct workload w = { .seed = 1, .conversations = 50,
@@ -205,6 +284,8 @@ int main(void)
 		cmocka_unit_test(every_word_is_different),
 		cmocka_unit_test(any_wrong_bit_is_found),
 		cmocka_unit_test(keys_are_chained),
+		cmocka_unit_test(histograms_are_read),
+		cmocka_unit_test(percentiles_are_right),
 		cmocka_unit_test(workload_is_a_chat_service),
 	};
 

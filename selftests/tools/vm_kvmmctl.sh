@@ -64,6 +64,11 @@ run 0 pool show two && has '^policy  *lru' && has '^frames_free  *8 frames' &&
 result $? 'pool show'
 run 0 stat two --json && has '"slots_free": 16' && has '"checksums": true'
 result $? 'stat NAME, JSON'
+run 0 stat two --json && has '"latency_out_us": {' &&
+	has '"alloc_wait_us": {' && has '"p99": 0' && has '"exports": 0' &&
+	run 0 stat two && has '^latency_in  *0 blocks read back$' &&
+	has '^bytes_out  *0 commands that wrote$'
+result $? 'stat NAME: histograms of a pool that has done nothing'
 run 0 stat two --watch 1 --count 2 && has 'lookups/s'
 result $? 'stat --watch'
 run 1 pool show nothing && says '^kvmmctl pool show: there is no pool nothing$'
@@ -122,6 +127,11 @@ run 0 pool events "replay-$pid" --type evicted,purged --count 5 &&
 	has '^backend  *kernel' &&
 	[ "$(grep -c '^ *[0-9]*\.[0-9]*  evicted  *[0-9a-f]\{64\}$' $out)" -eq 5 ]
 result $? 'pool events: blocks that are evicted, with their keys'
+run 0 stat "replay-$pid" &&
+	has '^latency_out  *[1-9][0-9,]* blocks written out: p50 at most [0-9,]* us, p90 [0-9,]* us, p99 [0-9,]* us$' &&
+	has '^bytes_out  *[1-9][0-9,]* commands that wrote: p50 below [0-9.]* [KMG]iB, ' &&
+	has '^alloc_wait  *[1-9][0-9,]* allocations: p50 at most '
+result $? 'stat NAME: percentiles'
 run 0 pool events "replay-$pid" --count 3 --json &&
 	[ "$(grep -c '"event": "evicted".*"handle": "0x.*"key": "' $out)" -eq 3 ]
 result $? 'pool events, JSON'

@@ -80,6 +80,7 @@ static const struct counter table[] = {
 	{ "events", AT(events), "events", "queued for clients" },
 	{ "events_lost", AT(events_lost), "events",
 	  "that a client had no room for" },
+	{ "exports", AT(exports), "dma-bufs", "that hold frames" },
 };
 
 static uint64_t value(const struct kvmm_pool_stat *st, const struct counter *c)

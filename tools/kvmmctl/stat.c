@@ -3,6 +3,7 @@
  * kvmmctl stat: counters of the machine's pools, of one pool, and what changes.
  */
 #include "counters.h"
+#include "hist.h"
 #include "kvmmctl.h"
 #include "output.h"
 #include "pool.h"
@@ -112,7 +113,8 @@ static int one(struct ctx *ctx, const char *name)
 		if (obj && (json_object_set_new(obj, "backend", json_string(
 				kvmm_backend_name(ctx->kv))) ||
 			    json_object_set_new(obj, "name",
-						json_string(name)))) {
+						json_string(name)) ||
+			    hists_json(obj, name))) {
 			json_decref(obj);
 			obj = NULL;
 		}
@@ -121,6 +123,7 @@ static int one(struct ctx *ctx, const char *name)
 	printf("%-20s %12s\n", "backend", kvmm_backend_name(ctx->kv));
 	printf("%-20s %12s\n", "name", name);
 	counters_text(&st);
+	hists_text(name);
 	return 0;
 }
 
