@@ -9,16 +9,25 @@ $(O)/selftests/bench/core: $(O)/selftests/bench/core.o \
 $(O)/selftests/bench/swap: $(O)/selftests/bench/swap.o $(LIBKVMM_A)
 	$(CC) $(LDFLAGS) $^ $(LIBKVMM_LIBS) -o $@
 
+$(O)/selftests/bench/door: $(O)/selftests/bench/door.o $(LIBKVMM_A)
+	$(CC) $(LDFLAGS) $^ $(LIBKVMM_LIBS) -o $@
+
 # The file to swap to and how much; the disk that matters is the user's.
 BENCH_FILE   ?= $(B)/bench-swap
 BENCH_BYTES  ?= 1G
 BENCH_ROUNDS ?= 3
 
-.PHONY: bench-run bench-core bench-swap
-bench-run: bench-core bench-swap
+.PHONY: bench-run bench-core bench-door bench-swap
+bench-run: bench-core bench-door bench-swap
 
 bench-core: $(O)/selftests/bench/core
 	@$< $(if $(JSON),--json)
+
+bench-door: $(O)/selftests/bench/door
+	@for fragment in 65536 32768 8192; do \
+		$< --fragment $$fragment --rounds 9 $(if $(JSON),--json) || \
+			exit 1; \
+	done
 
 bench-swap: $(O)/selftests/bench/swap
 	@selftests/bench/swap.py $< --file $(BENCH_FILE) \

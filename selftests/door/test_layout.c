@@ -443,6 +443,70 @@ static void partial_is_bounded(void **state)
 	free(s);
 }
 
+/* Batches so large that they go past the caches, at odd addresses. */
+static void large_and_odd(void **state)
+{
+	static const size_t bytes = 16 * 8191;
+	struct kvmm_pool_opts opts = {
+		.size = sizeof(opts),
+		.name = "door",
+		.block_size = 1 << 20,
+		.nr_frames = 24,
+	};
+	struct kvmm_transfer t = { .size = sizeof(t), .n = 20 };
+	uint8_t *want = malloc(bytes), *is = malloc(bytes);
+	uint8_t keys[20][KVMM_KEY_LEN];
+	uint32_t ids[20];
+	unsigned int i, r;
+	struct door d;
+	uint64_t job;
+
+	door_start(&d, *state, NULL);
+	d.lay.nr_runs = 5;
+	d.lay.block_tokens = 1;
+	for (r = 0; r < 5; r++)
+		d.runs[r] = (struct kvmm_run){
+			.base = door_mem(&d, 40 * (bytes + 3)) + r * 7,
+			.block_stride = bytes + 3,
+			.bytes = bytes,
+			.count = 1,
+		};
+	d.pool = lt_create(d.lt, &opts);
+	d.eng = door_open(&d, d.pool, NULL);
+	for (i = 0; i < 20; i++) {
+		lt_key(keys[i], i);
+		ids[i] = i;
+		for (r = 0; r < 5; r++) {
+			lt_fill(want, i * 5 + r, bytes);
+			door_write(&d, d.runs[r].base + i * (bytes + 3), want,
+				   bytes);
+		}
+	}
+	t.keys = keys;
+	t.gpu_blocks = ids;
+	assert_int_equal(kvmm_offload(d.eng, &t, &job), 0);
+	assert_int_equal(door_done(d.eng, job, NULL), 0);
+	for (i = 0; i < 20; i++)
+		ids[i] = 38 - i;
+	assert_int_equal(kvmm_restore(d.eng, &t, &job), 0);
+	assert_int_equal(door_done(d.eng, job, NULL), 0);
+	for (i = 0; i < 20; i++) {
+		for (r = 0; r < 5; r++) {
+			lt_fill(want, i * 5 + r, bytes);
+			door_read(&d, d.runs[r].base + ids[i] * (bytes + 3), is,
+				  bytes);
+			assert_memory_equal(want, is, bytes);
+			/* and what is between them is as it was */
+			door_read(&d, d.runs[r].base + ids[i] * (bytes + 3) +
+					      bytes, is, 3);
+			assert_memory_equal("\0\0\0", is, 3);
+		}
+	}
+	door_end(&d);
+	free(want);
+	free(is);
+}
+
 static void bad_layouts(void **state)
 {
 	struct kvmm_run good = { .base = 4096, .bytes = 64, .count = 1 };
@@ -526,6 +590,7 @@ static const struct lt_test tests[] = {
 	LT_TEST(llama_cpp),
 	LT_TEST(random_layouts),
 	LT_TEST(partial_is_bounded),
+	LT_TEST(large_and_odd),
 	LT_TEST(bad_layouts),
 	LT_TEST(bad_shapes),
 };
