@@ -148,11 +148,14 @@ static void unordered(void **state)
 	assert_int_equal(kvmm_offload(f->d.eng, &t, &job), 0);
 	assert_int_equal(door_done(f->d.eng, job, NULL), 0);
 	/* but for an event that is given */
+	seq_clear(&f->d, &f->s);
 	t.event = f->event;
 	assert_int_equal(kvmm_restore(f->d.eng, &t, &job), 0);
 	assert_waits(f, job);
+	assert_false(door_is(&f->d, &f->s.ids[0], 8, 100));
 	fake.hold(f->stream, 0);
 	assert_int_equal(door_done(f->d.eng, job, NULL), 0);
+	seq_check(&f->d, &f->s, 0, N);
 	end(f);
 }
 
@@ -162,8 +165,11 @@ static void groups_overlap(void **state)
 	struct side *f = begin(state, NULL);
 	struct kvmm_transfer t = seq_transfer(&f->d, &f->s);
 	void *events[4] = { 0 };
+	uint8_t late[64], is[64];
+	struct kvmm_block_ref ref;
 	uint64_t job;
 
+	memset(late, 0x5c, sizeof(late));
 	fake.hold(f->stream, 1);
 	assert_int_equal(fake.api.event_record(f->event, f->stream), 0);
 	t.stream = f->other;
@@ -175,9 +181,15 @@ static void groups_overlap(void **state)
 	assert_waits(f, job);
 	/* nothing is visible before all of it is there */
 	assert_int_equal(lt_find(f->d.pool, 100, 0, NULL), KVMM_MISS);
+	/* run 4 is of group 2, which is computed only now; 256 bytes a run */
+	door_write(&f->d, f->d.runs[4].base, late, sizeof(late));
 	fake.hold(f->stream, 0);
 	assert_int_equal(door_done(f->d.eng, job, NULL), 0);
-	assert_int_equal(lt_find(f->d.pool, 100, 0, NULL), KVMM_MEMORY);
+	assert_int_equal(lt_find(f->d.pool, 100, KVMM_LOOKUP_PIN, &ref),
+			 KVMM_MEMORY);
+	memcpy(is, (char *)kvmm_addr(f->d.pool, &ref) + 4 * 256, sizeof(is));
+	assert_memory_equal(is, late, sizeof(is));
+	kvmm_unpin(f->d.pool, &ref, 1);
 	end(f);
 }
 
