@@ -8,7 +8,7 @@
 
 struct tally {
 	u32 state[KVMM_NR_STATES];
-	u32 in_lru, lru_busy, keyed, pinned, evicting, late;
+	u32 in_lru, lru_busy, keyed, pinned, evicting, late, clean_busy;
 	u32 frames, clean, swapped;
 	u64 pins;
 };
@@ -86,6 +86,7 @@ static const char *check_block(const struct kvmm_core *c, u32 i,
 	t->keyed += !!(b->flags & KVMM_B_KEYED);
 	t->in_lru += in_lru(b, i);
 	t->lru_busy += in_lru(b, i) && block_in_use(b);
+	t->clean_busy += b->state == KVMM_CLEAN && b->pins;
 	if (b->state == KVMM_SWAPPED || (b->flags & KVMM_B_EVICTING))
 		t->swapped++;
 	else
@@ -103,6 +104,9 @@ static const char *check_lru(const struct kvmm_core *c)
 		prev = i;
 	}
 	CHECK(c->lru.tail == prev && n == c->lru.count);
+	CHECK(c->clean_at == KVMM_NONE ||
+	      (c->clean_at < c->next_block &&
+	       in_lru(block_at(c, c->clean_at), c->clean_at)));
 	return NULL;
 }
 
@@ -217,7 +221,7 @@ const char *kvmm_core_check(const struct kvmm_core *c)
 		CHECK(t.state[i] == c->state_count[i]);
 	CHECK(t.in_lru == c->lru.count && t.lru_busy == c->lru_busy);
 	CHECK(t.pins == c->pins && t.pinned == c->blocks_pinned);
-	CHECK(t.evicting == c->evicting);
+	CHECK(t.evicting == c->evicting && t.clean_busy == c->clean_busy);
 	CHECK(t.clean == c->slots_clean.count);
 	CHECK(t.swapped == c->slots_swapped.count);
 	CHECK(c->writing == c->state_count[KVMM_WRITING]);

@@ -159,6 +159,7 @@ static void lists_init(struct kvmm_core *c)
 		l[i]->head = KVMM_NONE;
 		l[i]->tail = KVMM_NONE;
 	}
+	c->clean_at = KVMM_NONE;
 	c->free_block = KVMM_NONE;
 	c->free_frame = KVMM_NONE;
 	c->free_slot = KVMM_NONE;

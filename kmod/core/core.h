@@ -14,7 +14,7 @@
  * Data path: block.c (states, alloc, drop), publish.c (publish, lookup),
  * index.c (key to block), client.c (who holds what), lru.c (who goes first),
  * frame.c (place in the arena), slots.c (place in the area), swap.c (moving
- * out and in, reclaim), core.c (creation).
+ * out and in, reclaim), clean.c (writing ahead), core.c (creation).
  */
 #ifndef KVMM_CORE_H
 #define KVMM_CORE_H
@@ -278,6 +278,12 @@ struct kvmm_core_config {
  * @lru: published blocks with a frame, but for those on their way out,
  *	youngest first
  * @lru_busy: of those, blocks pinned, being read or late: no victims
+ * @clean_at: block of @lru from which kvmm_core_clean() goes on, to the younger
+ *	ones; KVMM_NONE: from the oldest
+ * @clean_began: blocks allocated and unpinned by when it last began there; 0:
+ *	it may begin there at once
+ * @clean_busy: CLEAN blocks that are pinned
+ * @unpinned: times that a block lost its last pin
  * @slots_clean: slots whose block is also in memory
  * @slots_swapped: the other slots in use, youngest first
  * @detaching: no more moves are handed out
@@ -325,6 +331,10 @@ struct kvmm_core {
 
 	struct kvmm_list lru;
 	u32 lru_busy;
+	u32 clean_at;
+	u32 clean_busy;
+	u64 clean_began;
+	u64 unpinned;
 	struct kvmm_list slots_clean;
 	struct kvmm_list slots_swapped;
 
@@ -607,6 +617,33 @@ struct kvmm_reclaim_count {
 u32 kvmm_core_reclaim(struct kvmm_core *c, u32 keep, u64 now,
 		      struct kvmm_io *io, u32 n,
 		      struct kvmm_reclaim_count *count);
+
+/* ---- writing ahead (clean.c) ---- */
+
+/*
+ * kvmm_core_ready() - frames that can be had without I/O: free, or of a CLEAN
+ * block that nobody has pinned
+ */
+u32 kvmm_core_ready(const struct kvmm_core *c);
+
+/*
+ * kvmm_core_clean() - write cold blocks ahead of need; they stay in memory
+ * @want: frames that shall be ready, writes in flight counted as done
+ * @io: room for @n moves (at most KVMM_CORE_BATCH)
+ * @more: out: there are others to write, or to look at: call again
+ *
+ * Picks unpinned RESIDENT blocks, coldest first, that could be victims only
+ * after a write.  What was found clean is not looked at again: a call goes on
+ * where the one before stopped, and from the oldest once it came to the
+ * youngest and some blocks were allocated or unpinned since.
+ * No order changes, so that who is evicted is the same with and without.
+ * A write takes a free slot, or that of the oldest swapped block, which is then
+ * lost, where that was last used no later than the block to be written; never
+ * the slot of a block in memory.
+ * Return: moves in @io; none without an area, or with a degraded one.
+ */
+u32 kvmm_core_clean(struct kvmm_core *c, u32 want, u64 now, struct kvmm_io *io,
+		    u32 n, bool *more);
 
 /* ---- area (slots.c) ---- */
 

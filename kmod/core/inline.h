@@ -17,6 +17,8 @@ static inline void block_set_state(struct kvmm_core *c, struct kvmm_block *b,
 				   u32 to)
 {
 	core_bug_on(!(core_transitions[b->state] >> to & 1));
+	if (b->pins)
+		c->clean_busy += (to == KVMM_CLEAN) - (b->state == KVMM_CLEAN);
 	c->state_count[b->state]--;
 	c->state_count[to]++;
 	b->state = (u8)to;
@@ -71,6 +73,8 @@ static inline void lru_del(struct kvmm_core *c, struct kvmm_block *b, u32 i)
 
 	if (core_bug_on(!in_lru(b, i)))
 		return;
+	if (unlikely(c->clean_at == i))
+		c->clean_at = young;
 	*(young != KVMM_NONE ? &block_at(c, young)->lru_next : &c->lru.head) =
 		old;
 	*(old != KVMM_NONE ? &block_at(c, old)->lru_prev : &c->lru.tail) =
@@ -188,6 +192,7 @@ static inline void block_now_pinned(struct kvmm_core *c, struct kvmm_block *b,
 	if (b->flags & KVMM_B_EVICTING)
 		block_stop_evicting(c, b, i);
 	c->blocks_pinned++;
+	c->clean_busy += b->state == KVMM_CLEAN;
 	c->lru_busy += in_lru(b, i) && !block_stuck(b);
 }
 
@@ -195,6 +200,8 @@ static inline void block_now_unpinned(struct kvmm_core *c, struct kvmm_block *b,
 				      u32 i)
 {
 	c->blocks_pinned--;
+	c->unpinned++;
+	c->clean_busy -= b->state == KVMM_CLEAN;
 	c->lru_busy -= in_lru(b, i) && !block_stuck(b);
 }
 

@@ -208,6 +208,8 @@ void frame_quarantine(struct kvmm_core *c, u32 frame, u64 now);
 
 /* slots.c */
 u32 slot_take(struct kvmm_core *c);
+/* One that is free, or of a swapped block that is no younger than @touched. */
+u32 slot_take_cold(struct kvmm_core *c, u64 touched);
 void slot_put(struct kvmm_core *c, u32 slot);
 void slot_link(struct kvmm_core *c, struct kvmm_list *l, u32 slot);
 void slot_link_behind(struct kvmm_core *c, struct kvmm_list *l, u32 slot,
@@ -217,6 +219,10 @@ void slot_link_before(struct kvmm_core *c, struct kvmm_list *l, u32 slot,
 		      u32 anchor);
 void slot_unlink(struct kvmm_core *c, struct kvmm_list *l, u32 slot);
 struct kvmm_list *slot_list(struct kvmm_core *c, const struct kvmm_block *b);
+
+/* clean.c */
+/* The next call of kvmm_core_clean() begins with the oldest. */
+void clean_anew(struct kvmm_core *c);
 
 /* swap.c */
 /* May its data be thrown away rather than written. */
@@ -228,6 +234,9 @@ u32 core_get_frame(struct kvmm_core *c, u64 now);
  * goes after it, which is returned.
  */
 u32 victim_ahead(const struct kvmm_core *c, u32 i);
+/* A RESIDENT block is WRITING to @slot; it leaves after if @evict. */
+void write_begin(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 slot,
+		 bool evict, struct kvmm_io *io);
 /* Why core_get_frame() found none. */
 int core_no_frame(const struct kvmm_core *c);
 

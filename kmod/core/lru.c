@@ -158,6 +158,8 @@ static void make_oldest(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 	if (b->state != KVMM_SWAPPED) {
 		lru_del(c, b, i);
 		lru_add_before(c, b, i, &cur->mem);
+		/* It may be among those found clean before. */
+		clean_anew(c);
 		return;
 	}
 	a = swap_anchor(c, cur->swap, i);

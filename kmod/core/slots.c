@@ -103,8 +103,11 @@ static bool take_clean(struct kvmm_core *c)
 	return false;
 }
 
-/* The slot of the oldest swapped block, which is lost. */
-static bool take_swapped(struct kvmm_core *c)
+/*
+ * The slot of the oldest swapped block, which is lost, if that was last used no
+ * later than @touched.
+ */
+static bool take_swapped(struct kvmm_core *c, u64 touched)
 {
 	u32 slot = c->slots_swapped.tail;
 	struct kvmm_block *b;
@@ -114,6 +117,8 @@ static bool take_swapped(struct kvmm_core *c)
 		i = slot_at(c, slot)->block;
 		b = block_at(c, i);
 		if (b->state == KVMM_SWAPPED) {
+			if (b->touched > touched)
+				return false;
 			block_kill(c, b, i, KVMM_END_SLOT);
 			return true;
 		}
@@ -122,19 +127,36 @@ static bool take_swapped(struct kvmm_core *c)
 	return false;
 }
 
+/* One that nobody has, or KVMM_NONE. */
+static u32 take_free(struct kvmm_core *c)
+{
+	u32 slot = c->free_slot;
+
+	if (slot != KVMM_NONE)
+		c->free_slot = slot_at(c, slot)->next;
+	else if (c->next_slot < c->nr_slots)
+		slot = c->next_slot++;
+	else
+		return KVMM_NONE;
+	c->slots_free--;
+	return slot;
+}
+
 u32 slot_take(struct kvmm_core *c)
 {
-	u32 slot;
+	u32 slot = take_free(c);
 
-	if (c->free_slot == KVMM_NONE && c->next_slot < c->nr_slots) {
-		c->slots_free--;
-		return c->next_slot++;
-	}
-	if (c->free_slot == KVMM_NONE && !take_clean(c) && !take_swapped(c))
-		return KVMM_NONE;
-	slot = c->free_slot;
-	c->free_slot = slot_at(c, slot)->next;
-	c->slots_free--;
+	if (slot == KVMM_NONE && (take_clean(c) || take_swapped(c, ~0ULL)))
+		slot = take_free(c);
+	return slot;
+}
+
+u32 slot_take_cold(struct kvmm_core *c, u64 touched)
+{
+	u32 slot = take_free(c);
+
+	if (slot == KVMM_NONE && take_swapped(c, touched))
+		slot = take_free(c);
 	return slot;
 }
 
@@ -150,6 +172,7 @@ int kvmm_core_attach(struct kvmm_core *c, u32 nr_slots)
 	c->next_slot = 0;
 	c->degraded = false;
 	c->detaching = false;
+	clean_anew(c);
 	return 0;
 }
 

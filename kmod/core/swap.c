@@ -62,14 +62,9 @@ int core_no_frame(const struct kvmm_core *c)
 	return -EAGAIN;
 }
 
-/* A RESIDENT block gets a slot and is WRITING; it leaves after if @evict. */
-static int begin_write(struct kvmm_core *c, struct kvmm_block *b, u32 i,
-		       bool evict, struct kvmm_io *io)
+void write_begin(struct kvmm_core *c, struct kvmm_block *b, u32 i, u32 slot,
+		 bool evict, struct kvmm_io *io)
 {
-	u32 slot = slot_take(c);
-
-	if (slot == KVMM_NONE)
-		return -ENOSPC;
 	b->slot = slot;
 	slot_at(c, slot)->block = i;
 	block_set_state(c, b, KVMM_WRITING);
@@ -87,6 +82,17 @@ static int begin_write(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 	io->slot = slot;
 	io->length = b->length;
 	io->crc = 0;
+}
+
+/* The same with a slot of whoever has the least use for it. */
+static int get_slot_and_write(struct kvmm_core *c, struct kvmm_block *b, u32 i,
+			      bool evict, struct kvmm_io *io)
+{
+	u32 slot = slot_take(c);
+
+	if (slot == KVMM_NONE)
+		return -ENOSPC;
+	write_begin(c, b, i, slot, evict, io);
 	return 0;
 }
 
@@ -137,7 +143,7 @@ int kvmm_core_swap_out(struct kvmm_core *c, u64 handle, u32 flags, u64 now,
 		return -EOPNOTSUPP;
 	if (c->degraded)
 		return -EIO;
-	return begin_write(c, b, i, evict, io);
+	return get_slot_and_write(c, b, i, evict, io);
 }
 
 /*
@@ -330,7 +336,7 @@ static int reclaim_one(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 		return 0;
 	}
 	if (!may_purge(c, b)) {
-		if (!begin_write(c, b, i, true, &io[*nr_io])) {
+		if (!get_slot_and_write(c, b, i, true, &io[*nr_io])) {
 			(*nr_io)++;
 			return 0;
 		}

@@ -365,6 +365,8 @@ void drive_step(struct drive *d)
 	} else if (k == 122) {
 		sim_frames_online(s, below(d, s->nr_frames + 1),
 				  1 + below(d, 4));
+	} else if (k == 123) {
+		sim_clean(s, below(d, s->nr_frames + 2), 1 + below(d, N));
 	} else {
 		do_time(d);
 	}

@@ -38,7 +38,7 @@ struct shape {
 enum kind {
 	ALLOC, PUBLISH, LOOKUP, PIN, UNPIN, DROP, TOUCH, SWAP_OUT, SWAP_IN,
 	DONE, RECLAIM, HINT, CHAIN, ATTACH, DETACH, RESET, CLIENT_ADD,
-	CLIENT_DEL, TIME, CANCEL, LATE, NR_KINDS
+	CLIENT_DEL, TIME, CANCEL, LATE, CLEAN, NR_KINDS
 };
 
 /** struct op - a command: enum kind, and up to three arguments */

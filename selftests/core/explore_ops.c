@@ -10,7 +10,7 @@ static const char *const kind_name[NR_KINDS] = {
 	"alloc", "publish", "lookup", "pin", "unpin", "drop", "touch",
 	"swap_out", "swap_in", "done", "reclaim", "hint", "chain", "attach",
 	"detach", "reset", "client_add", "client_del", "time",
-	"detach_cancel", "io_late"
+	"detach_cancel", "io_late", "clean"
 };
 
 void print_op(const struct op *op)
@@ -92,6 +92,9 @@ void do_op(const struct op *op)
 		break;
 	case RECLAIM:
 		sim_reclaim(&pool, op->a, 2);
+		break;
+	case CLEAN:
+		sim_clean(&pool, SIM_FRAMES, op->a);
 		break;
 	case HINT:
 		sim_hint(&pool, 0, handle_at(op->a));
@@ -195,6 +198,9 @@ u32 all_ops(struct op *ops, const struct shape *sh)
 	}
 	ADD(RECLAIM, 0);
 	ADD(RECLAIM, 1);
+	if (pool.nr_slots)
+		for (k = 1; k <= sh->frames; k++)
+			ADD(CLEAN, k);
 	ADD(DETACH, 0);
 	ADD(DETACH, 1);
 	if (pool.detaching)

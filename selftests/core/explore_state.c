@@ -73,7 +73,7 @@ static void hash_lists(struct hash *x, const struct kvmm_core *c)
 	if (c->nr_slots)
 		for (i = c->free_slot; i != KVMM_NONE; i = slot_at(c, i)->next)
 			mix(x, i + 1);
-	mix(x, 100);
+	mix(x, 100 + c->clean_at);
 	for (i = c->slots_clean.head; i != KVMM_NONE; i = slot_at(c, i)->next)
 		mix(x, i + 1);
 }

@@ -113,6 +113,7 @@ extern const struct fx_tests detach_tests;
 extern const struct fx_tests late_tests;
 extern const struct fx_tests state_tests;
 extern const struct fx_tests note_tests;
+extern const struct fx_tests clean_tests;
 
 #define FX_TESTS(name, array)						\
 	const struct fx_tests name = {					\

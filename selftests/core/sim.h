@@ -202,6 +202,7 @@ int sim_swap_in(struct sim *s, u32 client, u64 handle, u32 flags);
 void sim_done(struct sim *s, u32 which, int err);
 bool sim_late(struct sim *s, u32 which);
 void sim_reclaim(struct sim *s, u32 keep, u32 n);
+void sim_clean(struct sim *s, u32 want, u32 n);
 void sim_attach(struct sim *s, u32 nr_slots);
 void sim_detach(struct sim *s, bool discard);
 void sim_detach_cancel(struct sim *s);

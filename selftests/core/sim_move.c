@@ -361,6 +361,107 @@ void sim_reclaim(struct sim *s, u32 keep, u32 n)
 	sim_compare(s);
 }
 
+/* Could be a victim only after a write. */
+static bool wants_write(const struct sim *s, const struct m_block *b)
+{
+	return b->used && b->state == KVMM_RESIDENT && !m_pins(b) &&
+	       !b->doomed && b->epoch == s->epoch &&
+	       !(b->ttl && s->now >= b->touched + b->ttl) && !m_may_purge(s, b);
+}
+
+/* The swapped block that goes when a slot is needed, or NULL. */
+static struct m_block *oldest_swapped(struct sim *s)
+{
+	u32 k;
+
+	for (k = s->swp.n; k-- > 0;)
+		if (s->block[s->swp.at[k]].state == KVMM_SWAPPED)
+			return &s->block[s->swp.at[k]];
+	return NULL;
+}
+
+static bool slot_to_spare(struct sim *s, const struct m_block *b)
+{
+	const struct m_block *old = oldest_swapped(s);
+
+	return m_free_slots(s) || (old && old->touched <= b->touched);
+}
+
+static u32 ready(const struct sim *s)
+{
+	u32 i, f, n = 0;
+
+	for (f = 0; f < s->nr_frames; f++)
+		n += s->frame[f] == M_UNUSED;
+	for (i = 0; i < SIM_BLOCKS; i++)
+		n += s->block[i].used && s->block[i].state == KVMM_CLEAN &&
+			!m_pins(&s->block[i]);
+	return n;
+}
+
+/* Ready once the writes in flight have ended. */
+static u32 ready_soon(const struct sim *s)
+{
+	u32 i, n = ready(s);
+
+	for (i = 0; i < SIM_BLOCKS; i++)
+		n += s->block[i].used && s->block[i].state == KVMM_WRITING;
+	return n;
+}
+
+static void clean_one(struct sim *s, const struct kvmm_io *io)
+{
+	struct m_block *b = m_get(s, io->handle);
+
+	sim_assert(s, b && wants_write(s, b) && slot_to_spare(s, b));
+	if (m_free_slots(s)) {
+		sim_assert(s, s->owner[io->slot] == KVMM_NONE);
+	} else {
+		sim_assert(s, oldest_swapped(s)->slot == io->slot);
+		m_kill(s, oldest_swapped(s), &s->st.slots_evicted);
+	}
+	begin_write(s, b, false, io);
+}
+
+/*
+ * Where a call goes on is the core's to know; so among those that are older or
+ * younger than where it began, the coldest go first.
+ */
+void sim_clean(struct sim *s, u32 want, u32 n)
+{
+	struct kvmm_io io[KVMM_CORE_BATCH];
+	u32 k, nr_io, place, last = 0, wraps = 0, i;
+	bool more, stuck = false, rest = false;
+
+	s->what = "clean";
+	sim_assert(s, kvmm_core_ready(&s->c) == ready(s));
+	nr_io = kvmm_core_clean(&s->c, want, s->now, io, n, &more);
+	sim_assert(s, nr_io <= n);
+	if (!s->nr_slots || s->degraded || s->detaching)
+		sim_assert(s, !nr_io && !more);
+	for (k = 0; k < nr_io; k++) {
+		sim_assert(s, ready_soon(s) < want);
+		clean_one(s, &io[k]);
+		place = s->mem.n - m_place(&s->mem, (u32)io[k].handle);
+		wraps += place < last;
+		last = place;
+	}
+	sim_assert(s, wraps <= 1);
+	if (more)
+		sim_assert(s, nr_io == n && ready_soon(s) < want);
+	for (i = 0; i < SIM_BLOCKS; i++) {
+		if (!wants_write(s, &s->block[i]))
+			continue;
+		rest = true;
+		stuck |= !slot_to_spare(s, &s->block[i]);
+	}
+	/* it ends early for want of blocks, or of a slot for one of them */
+	if (nr_io < n && ready_soon(s) < want && s->nr_slots && !s->degraded &&
+	    !s->detaching)
+		sim_assert(s, !rest || stuck);
+	sim_compare(s);
+}
+
 void sim_attach(struct sim *s, u32 nr_slots)
 {
 	int ret, want = 0;
