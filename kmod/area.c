@@ -40,6 +40,17 @@ bool kvmm_area_start_write(struct kvmm_area *area)
 	return true;
 }
 
+/** kvmm_area_start_writes() - the same up to @n times; returns how often */
+u32 kvmm_area_start_writes(struct kvmm_area *area, u32 n)
+{
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		if (!kvmm_area_start_write(area))
+			break;
+	return i;
+}
+
 /** kvmm_area_end_write() - undo kvmm_area_start_write() */
 void kvmm_area_end_write(struct kvmm_area *area)
 {
@@ -259,6 +270,7 @@ int kvmm_do_swap_attach(struct kvmm_client *client, struct file *file,
 	if (!ret) {
 		pool->area = area;
 		pool->core.load_us = area->probe_us;
+		kvmm_writeback_kick(pool);
 	}
 	mutex_unlock(&pool->lock);
 	if (ret) {

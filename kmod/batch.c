@@ -81,6 +81,7 @@ static int kvmm_alloc_batch(struct kvmm_client *client, u32 nr_parts,
 	memset(refs, 0, n * sizeof(*refs));
 	ret = kvmm_core_alloc(&pool->core, client->id, nr_parts,
 			      kvmm_pool_now(pool), refs, n);
+	kvmm_writeback_kick(pool);
 	mutex_unlock(&pool->lock);
 	if (ret > 0 && copy_to_user(user, refs, ret * sizeof(*refs))) {
 		kvmm_unpin_untold(client, refs, ret);
@@ -198,6 +199,7 @@ int kvmm_do_publish(struct kvmm_client *client, struct file *file, void *arg)
 			break;
 		kvmm_core_publish(&pool->core, client->id, a->flags,
 				  kvmm_pool_now(pool), &cur, e, n);
+		kvmm_writeback_kick(pool);
 		mutex_unlock(&pool->lock);
 		if (trace_kvmm_publish_enabled())
 			kvmm_trace_publish(client, e, n);
@@ -340,6 +342,7 @@ static void kvmm_unpin_fn(struct kvmm_client *client, u64 now,
 			  u32 n)
 {
 	kvmm_core_unpin(&client->pool->core, client->id, refs, n);
+	kvmm_writeback_kick(client->pool);
 }
 
 static void kvmm_drop_fn(struct kvmm_client *client, u64 now,

@@ -84,6 +84,8 @@ static void kvmm_client_unbind(struct kvmm_client *client)
 		done = pool->dead ||
 		       kvmm_core_client_del(&pool->core, client->id,
 					    kvmm_pool_now(pool));
+		if (!pool->dead)
+			kvmm_writeback_kick(pool);
 		mutex_unlock(&pool->lock);
 		cond_resched();
 	} while (!done);

@@ -132,6 +132,7 @@ static void kvmm_op_arrived(struct kvmm_op *op)
 	hash_del(&op->hash);
 	WRITE_ONCE(pool->nr_inflight, pool->nr_inflight - 1);
 	WRITE_ONCE(pool->io_seq, pool->io_seq + 1);
+	kvmm_writeback_kick(pool);
 }
 
 /* Tell everyone who waits how it went; the op leaves its command. */

@@ -58,8 +58,8 @@ int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg)
 	a->abi = KVMM_ABI;
 	a->nr_pools = kvmm_pools_count();
 	a->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS |
-		KVMM_FEATURE_NUMA | KVMM_FEATURE_WORKERS |
-		KVMM_FEATURE_DEADLINE;
+		      KVMM_FEATURE_WRITEBACK | KVMM_FEATURE_NUMA |
+		      KVMM_FEATURE_WORKERS | KVMM_FEATURE_DEADLINE;
 	if (IS_ENABLED(CONFIG_IO_URING))
 		a->features |= KVMM_FEATURE_URING;
 	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
@@ -100,6 +100,7 @@ void kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 {
 	kvmm_core_stat(&pool->core, st);
 	st->checksums = kvmm_area_checksums(pool);
+	st->clean_outs = pool->writeback.outs;
 	st->events = pool->events;
 	st->events_lost = pool->events_lost;
 	st->frames_misplaced = pool->frames_misplaced;

@@ -115,6 +115,24 @@ enum kvmm_pool_state {
 };
 
 /**
+ * struct kvmm_writeback - background writeback of a pool, under its lock
+ * @low: it begins below so many permille of the frames online, 0: never
+ * @high: and ends there
+ * @active: it has begun, and not come to @high
+ * @inflight: its writes in flight
+ * @outs: blocks that it has written
+ * @work: its worker; never runs twice at once
+ */
+struct kvmm_writeback {
+	u32 low;
+	u32 high;
+	bool active;
+	u32 inflight;
+	u64 outs;
+	struct work_struct work;
+};
+
+/**
  * struct kvmm_pool - a pool
  * @node: in the list of pools, by @id; kvmm_pools_lock
  * @state: kvmm_pools_lock
@@ -152,6 +170,7 @@ enum kvmm_pool_state {
  * @ops: those that are not late, oldest first
  * @io_seq: done calls made; waited for on @wait
  * @wait: woken by done calls and by the end of the pool
+ * @writeback: writing ahead of need
  * @clients: bound clients
  * @listeners: queues of those that chose to be told of something
  * @event_mask: what any of them chose
@@ -209,6 +228,7 @@ struct kvmm_pool {
 	struct list_head ops;
 	u64 io_seq;
 	wait_queue_head_t wait;
+	struct kvmm_writeback writeback;
 	struct list_head clients;
 	struct list_head listeners;
 	u64 event_mask;
@@ -325,6 +345,7 @@ struct kvmm_client {
 extern struct workqueue_struct *kvmm_done_wq;
 extern struct workqueue_struct *kvmm_end_wq;
 extern struct workqueue_struct *kvmm_populate_wq;
+extern struct workqueue_struct *kvmm_clean_wq;
 
 /* ---- dev.c ---- */
 
@@ -438,6 +459,13 @@ int kvmm_do_swap_in(struct kvmm_client *client, struct file *file, void *arg);
 
 u32 kvmm_reclaim_start(struct kvmm_pool *pool, u32 want);
 int kvmm_do_reclaim(struct kvmm_client *client, struct file *file, void *arg);
+
+/* ---- writeback.c ---- */
+
+void kvmm_writeback_init(struct kvmm_pool *pool);
+void kvmm_writeback_exit(struct kvmm_pool *pool);
+int kvmm_writeback_set(struct kvmm_pool *pool, u32 low, u32 high);
+void kvmm_writeback_kick(struct kvmm_pool *pool);
 
 /* ---- event.c ---- */
 

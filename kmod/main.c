@@ -12,6 +12,7 @@ struct workqueue_struct *kvmm_done_wq;
 struct workqueue_struct *kvmm_end_wq;
 /* Zeroing memory. */
 struct workqueue_struct *kvmm_populate_wq;
+struct workqueue_struct *kvmm_clean_wq;
 
 static struct miscdevice kvmm_misc = {
 	.minor = MISC_DYNAMIC_MINOR,
@@ -39,9 +40,14 @@ static int __init kvmm_init(void)
 		ret = -ENOMEM;
 		goto err_end_wq;
 	}
+	kvmm_clean_wq = alloc_workqueue("kvmm_clean", WQ_UNBOUND, 0);
+	if (!kvmm_clean_wq) {
+		ret = -ENOMEM;
+		goto err_populate_wq;
+	}
 	ret = kvmm_sysfs_init();
 	if (ret)
-		goto err_populate_wq;
+		goto err_clean_wq;
 	ret = misc_register(&kvmm_misc);
 	if (ret)
 		goto err_sysfs;
@@ -49,6 +55,8 @@ static int __init kvmm_init(void)
 
 err_sysfs:
 	kvmm_sysfs_exit();
+err_clean_wq:
+	destroy_workqueue(kvmm_clean_wq);
 err_populate_wq:
 	destroy_workqueue(kvmm_populate_wq);
 err_end_wq:
@@ -67,6 +75,7 @@ static void __exit kvmm_exit(void)
 	misc_deregister(&kvmm_misc);
 	kvmm_sysfs_exit();
 	destroy_workqueue(kvmm_end_wq);
+	destroy_workqueue(kvmm_clean_wq);
 	destroy_workqueue(kvmm_populate_wq);
 	destroy_workqueue(kvmm_done_wq);
 }

@@ -164,6 +164,7 @@ void kvmm_op_begin(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry,
 	op->area = pool->area;
 	op->entry = entry;
 	op->write = write;
+	op->ioprio = cmd->ioprio;
 	op->len = round_up(op->io.length, op->area->align);
 	hash_add(pool->inflight, &op->hash, kvmm_block_index(op->io.handle));
 	WRITE_ONCE(pool->nr_inflight, pool->nr_inflight + 1);
@@ -256,7 +257,7 @@ static void kvmm_op_submit(struct kvmm_op *op)
 			  ((loff_t)op->io.slot << pool->block_shift),
 		.ki_flags = IOCB_DIRECT | (op->write ? IOCB_WRITE : 0) |
 			    (op->worker ? 0 : IOCB_NOWAIT),
-		.ki_ioprio = get_current_ioprio(),
+		.ki_ioprio = op->ioprio ?: get_current_ioprio(),
 		.ki_complete = kvmm_op_ended,
 	};
 	iov_iter_bvec(&iter, op->write ? WRITE : READ, op->bvec, segs, bytes);

@@ -122,8 +122,7 @@ static int kvmm_check_create(const struct kvmm_pool_create *a)
 	if (a->flags & ~(KVMM_POOL_MANUAL_CLOCK | KVMM_POOL_NODES_PREFER) ||
 	    a->__reserved || a->__reserved2)
 		return -EINVAL;
-	if (a->nr_elastic || a->chunk_frames || a->clean_low ||
-	    a->clean_high)
+	if (a->nr_elastic || a->chunk_frames)
 		return -EOPNOTSUPP;
 	if (a->mode & ~0777)
 		return -EINVAL;
@@ -221,6 +220,7 @@ static void kvmm_pool_end_work(struct work_struct *work)
 	wake_up_all(&pool->wait);
 	mutex_lock(&pool->area_lock);
 	kvmm_swap_drain(pool);
+	kvmm_writeback_exit(pool);
 	kvmm_fill_drain(pool);
 
 	kvmm_arena_revoke(pool);
@@ -271,6 +271,7 @@ static struct kvmm_pool *kvmm_pool_make(const struct kvmm_pool_create *a)
 	init_llist_head(&pool->done_list);
 	INIT_LIST_HEAD(&pool->ops);
 	INIT_WORK(&pool->done_work, kvmm_done_work);
+	kvmm_writeback_init(pool);
 	INIT_DELAYED_WORK(&pool->late_work, kvmm_late_work);
 	INIT_WORK(&pool->end_work, kvmm_pool_end_work);
 	init_completion(&pool->ended);
@@ -329,6 +330,9 @@ int kvmm_do_pool_create(struct kvmm_client *client, struct file *file,
 		ret = -ENOMEM;
 		goto err_unlock;
 	}
+	ret = kvmm_writeback_set(pool, a->clean_low, a->clean_high);
+	if (ret)
+		goto err_put;
 	pool->arena.size = (u64)a->nr_frames << pool->block_shift;
 	ret = -ENOMEM;
 	if (!kvmm_limit_room(pool->user, (u64)(a->nr_frames - a->nr_elastic) <<

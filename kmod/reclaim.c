@@ -25,16 +25,6 @@ struct kvmm_reclaim_batch {
 	struct kvmm_io io[KVMM_CORE_BATCH];
 };
 
-static u32 kvmm_area_start_writes(struct kvmm_area *area, u32 n)
-{
-	u32 i;
-
-	for (i = 0; i < n; i++)
-		if (!kvmm_area_start_write(area))
-			break;
-	return i;
-}
-
 /*
  * Have the core pick blocks and start their writes, until the frames in use are
  * down to @keep, or fewer by @down where that is not 0.  Returns how many, 0

@@ -94,6 +94,8 @@ void kvmm_swap_issue(struct kvmm_cmd *cmd, u32 client, bool out, u32 flags,
 			kvmm_cmd_entry(cmd, first + i, min(ret, 0));
 		}
 	}
+	if (!pool->dead)
+		kvmm_writeback_kick(pool);
 	mutex_unlock(&pool->lock);
 
 	kvmm_ops_submit(&submit);

@@ -81,6 +81,7 @@ struct kvmm_area {
  * @bytes: moved so far
  * @out: they were written
  * @results: each entry's result, or NULL
+ * @ioprio: priority of its I/O, 0: of whoever submits it
  * @end: called once when nothing is pending, without locks, from the worker
  * @ready: in the worker's list of commands to look at
  * @ended: in the worker's list of commands to end
@@ -99,6 +100,7 @@ struct kvmm_cmd {
 	u64 bytes;
 	bool out;
 	s32 *results;
+	u16 ioprio;
 	void (*end)(struct kvmm_cmd *cmd);
 	struct list_head ready;
 	struct list_head ended;
@@ -130,6 +132,7 @@ struct kvmm_cmd {
  * @err: 0 or why the block could not be moved
  * @crc: checksum of what was written
  * @write: direction
+ * @ioprio: the command's
  * @worker: is issued from a worker, where it may block
  * @complete: all I/O has ended; the pool's worker's, as is @late
  * @late: did not end by its deadline
@@ -163,6 +166,7 @@ struct kvmm_op {
 	int err;
 	u32 crc;
 	bool write;
+	u16 ioprio;
 	bool worker;
 	bool complete;
 	bool late;
@@ -196,6 +200,7 @@ void kvmm_swap_drain(struct kvmm_pool *pool);
 /* ---- area.c ---- */
 
 bool kvmm_area_start_write(struct kvmm_area *area);
+u32 kvmm_area_start_writes(struct kvmm_area *area, u32 n);
 void kvmm_area_end_write(struct kvmm_area *area);
 bool kvmm_area_checksums(const struct kvmm_pool *pool);
 void kvmm_area_drop(struct kvmm_pool *pool);

@@ -65,12 +65,14 @@ static const struct attribute_group kvmm_group = {
  * @wide: the counter has 64 bits, else 32
  * @offset: of a counter in struct kvmm_pool_stat
  * @show: or what prints something else; the pool is locked and not dead
+ * @store: sets it, likewise; NULL: can't be set
  */
 struct kvmm_pool_attr {
 	struct attribute attr;
 	bool wide;
 	u32 offset;
 	ssize_t (*show)(struct kvmm_pool *pool, char *buf);
+	int (*store)(struct kvmm_pool *pool, u32 value);
 };
 
 static ssize_t pool_uid_show(struct kvmm_pool *pool, char *buf)
@@ -186,10 +188,33 @@ static ssize_t pool_alloc_wait_show(struct kvmm_pool *pool, char *buf)
 	return pool_hist_show(pool, buf, KVMM_HIST_ALLOC_WAIT);
 }
 
+static ssize_t pool_clean_low_show(struct kvmm_pool *pool, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", pool->writeback.low);
+}
+
+static int pool_clean_low_store(struct kvmm_pool *pool, u32 value)
+{
+	return kvmm_writeback_set(pool, value, pool->writeback.high);
+}
+
+static ssize_t pool_clean_high_show(struct kvmm_pool *pool, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", pool->writeback.high);
+}
+
+static int pool_clean_high_store(struct kvmm_pool *pool, u32 value)
+{
+	return kvmm_writeback_set(pool, pool->writeback.low, value);
+}
+
 #define KVMM_FILE(_name)						\
 	.attr = { .name = (_name), .mode = 0444 }
 #define KVMM_SHOW(_name, _show)						\
 	{ KVMM_FILE(_name), .show = (_show) }
+#define KVMM_STORE(_name, _show, _store)				\
+	{ .attr = { .name = (_name), .mode = 0644 },			\
+	  .show = (_show), .store = (_store) }
 #define KVMM_U32(_name, _field)						\
 	{ KVMM_FILE(_name),						\
 	  .offset = offsetof(struct kvmm_pool_stat, _field) }
@@ -206,6 +231,8 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_SHOW("quarantine_ms", pool_quarantine_ms_show),
 	KVMM_SHOW("nodes", pool_nodes_show),
 	KVMM_SHOW("nodes_prefer", pool_nodes_prefer_show),
+	KVMM_STORE("clean_low", pool_clean_low_show, pool_clean_low_store),
+	KVMM_STORE("clean_high", pool_clean_high_show, pool_clean_high_store),
 	KVMM_SHOW("area", pool_area_show),
 	KVMM_SHOW("area_offset", pool_area_offset_show),
 	KVMM_SHOW("io_timeout_ms", pool_io_timeout_ms_show),
@@ -261,6 +288,7 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_U64("requests", requests),
 	KVMM_U64("output_tokens", output_tokens),
 	KVMM_U64("clients_dead", clients_dead),
+	KVMM_U64("clean_outs", clean_outs),
 	KVMM_U64("events", events),
 	KVMM_U64("events_lost", events_lost),
 	KVMM_U64("exports", exports),
@@ -300,8 +328,32 @@ static ssize_t kvmm_pool_attr_show(struct kobject *kobj,
 	return ret;
 }
 
+static ssize_t kvmm_pool_attr_store(struct kobject *kobj,
+				    struct attribute *attr, const char *buf,
+				    size_t count)
+{
+	struct kvmm_pool *pool = container_of(kobj, struct kvmm_pool, kobj);
+	const struct kvmm_pool_attr *a =
+		container_of(attr, struct kvmm_pool_attr, attr);
+	u32 value;
+	int ret;
+
+	if (!a->store)
+		return -EACCES;
+	ret = kstrtou32(buf, 10, &value);
+	if (ret)
+		return ret;
+	mutex_lock(&pool->lock);
+	ret = pool->dead ? -ENODEV : a->store(pool, value);
+	if (!ret)
+		kvmm_writeback_kick(pool);
+	mutex_unlock(&pool->lock);
+	return ret ?: count;
+}
+
 static const struct sysfs_ops kvmm_pool_sysfs_ops = {
 	.show = kvmm_pool_attr_show,
+	.store = kvmm_pool_attr_store,
 };
 
 static void kvmm_pool_kobj_release(struct kobject *kobj)

@@ -21,19 +21,29 @@ void clean_anew(struct kvmm_core *c)
 }
 
 /*
- * Where to go on.  A walk from the oldest to the youngest that left blocks
+ * A walk from the oldest to the youngest that left blocks
  * unwritten, since they were pinned or there was no slot, is not worth being
  * repeated at each call.
  */
+static bool may_begin(const struct kvmm_core *c)
+{
+	return !c->clean_began || c->stat.allocs + c->unpinned -
+		c->clean_began >= c->lru.count / WORTH;
+}
+
+bool kvmm_core_may_clean(const struct kvmm_core *c)
+{
+	return area_usable(c) && (c->clean_at != KVMM_NONE || may_begin(c));
+}
+
+/* Where to go on. */
 static u32 clean_start(struct kvmm_core *c)
 {
-	u64 done = c->stat.allocs + c->unpinned;
-
 	if (c->clean_at != KVMM_NONE)
 		return c->clean_at;
-	if (c->clean_began && done - c->clean_began < c->lru.count / WORTH)
+	if (!may_begin(c))
 		return KVMM_NONE;
-	c->clean_began = done;
+	c->clean_began = c->stat.allocs + c->unpinned;
 	return c->lru.tail;
 }
 
@@ -64,8 +74,10 @@ u32 kvmm_core_clean(struct kvmm_core *c, u32 want, u64 now, struct kvmm_io *io,
 
 		if (wants_write(c, b, now)) {
 			slot = slot_take_cold(c, b->touched);
-			if (slot == KVMM_NONE)
+			if (slot == KVMM_NONE) {
+				i = KVMM_NONE;
 				break;
+			}
 			write_begin(c, b, i, slot, false, &io[nr_io++]);
 			ready++;
 		}

@@ -627,6 +627,11 @@ u32 kvmm_core_reclaim(struct kvmm_core *c, u32 keep, u64 now,
 u32 kvmm_core_ready(const struct kvmm_core *c);
 
 /*
+ * kvmm_core_may_clean() - is kvmm_core_clean() worth a call; O(1)
+ */
+bool kvmm_core_may_clean(const struct kvmm_core *c);
+
+/*
  * kvmm_core_clean() - write cold blocks ahead of need; they stay in memory
  * @want: frames that shall be ready, writes in flight counted as done
  * @io: room for @n moves (at most KVMM_CORE_BATCH)

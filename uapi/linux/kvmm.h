@@ -224,7 +224,10 @@ struct kvmm_info {
  * @chunk_frames: frames of a chunk, the unit of leases: a power of two, not
  *	smaller than a huge page; 0: a default; out: what it is
  * @clean_low: when less than this share of the frames online, in permille, is
- *	free or CLEAN, cold blocks are written out in the background; 0: never
+ *	free or of an unpinned CLEAN block, cold blocks are written out in the
+ *	background, so that allocating finds victims; 0: never.  Who is
+ *	evicted stays the same.  Slots are used that are free, or of swapped
+ *	blocks that were last used no later than the block to be written
  * @clean_high: ...until this share is, at least @clean_low, at most 1000
  * @__reserved2: 0
  *
