@@ -98,6 +98,11 @@ static int check_create(const struct kvmm_pool_create *arg)
 	    (uint64_t)arg->nr_frames + arg->nr_slots > KVMM_MAX_BLOCKS ||
 	    arg->quarantine_ms > KVMM_MAX_QUARANTINE_MS)
 		return -EINVAL;
+	if (arg->clean_low > arg->clean_high || arg->clean_high > 1000)
+		return -EINVAL;
+	/* There is no thread of ours to do it. */
+	if (arg->clean_high)
+		return -EOPNOTSUPP;
 	return arg->policy == KVMM_POLICY_LRU ? 0 : -EOPNOTSUPP;
 }
 

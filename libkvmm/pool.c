@@ -156,6 +156,8 @@ int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 	arg.nr_slots = o.nr_slots;
 	arg.nr_holds = o.nr_holds;
 	arg.quarantine_ms = o.quarantine_ms;
+	arg.clean_low = o.clean_low;
+	arg.clean_high = o.clean_high;
 
 	err = kv->ops->pool_create(kv, &arg, &pool);
 	if (err)

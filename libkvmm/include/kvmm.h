@@ -115,6 +115,9 @@ int kvmm_info(struct kvmm *kv, struct kvmm_info *info);
  * @populate_threads: threads that bring the memory in before the call
  *	returns; 0: as many as there are CPUs, at most 16; -1: leave it to
  *	kvmm_pool_populate()
+ * @clean_low: permille; the user backend has no background writeback:
+ *	-EOPNOTSUPP where this or @clean_high is not 0
+ * @clean_high: permille
  */
 struct kvmm_pool_opts {
 	size_t size;
@@ -128,6 +131,8 @@ struct kvmm_pool_opts {
 	unsigned int nr_holds;
 	unsigned int quarantine_ms;
 	int populate_threads;
+	unsigned short clean_low;
+	unsigned short clean_high;
 };
 
 /**

@@ -57,6 +57,13 @@ static void create_checks_options(void **state)
 	create_refuses(lt, small(name), ENAMETOOLONG);
 
 	o = small("x");
+	o.clean_high = 1001;
+	create_refuses(lt, o, EINVAL);
+	o.clean_high = 200;
+	o.clean_low = 201;
+	create_refuses(lt, o, EINVAL);
+
+	o = small("x");
 	o.mode = 01000;
 	create_refuses(lt, o, EINVAL);
 	o = small("x");
@@ -467,10 +474,31 @@ static void counters_add_up(void **state)
 	lt_end(lt, pool, "lt-stat");
 }
 
+static void background_writeback_is_the_kernels(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm_pool_opts o = small("lt-clean");
+	struct kvmm_pool *pool;
+	struct kvmm_info info;
+
+	assert_int_equal(kvmm_info(lt->kv, &info), 0);
+	assert_int_equal(!!(info.features & KVMM_FEATURE_WRITEBACK),
+			 lt->kernel);
+	o.clean_low = 100;
+	o.clean_high = 200;
+	if (!lt->kernel) {
+		create_refuses(lt, o, EOPNOTSUPP);
+		return;
+	}
+	pool = lt_create(lt, &o);
+	lt_end(lt, pool, "lt-clean");
+}
+
 int main(void)
 {
 	static const struct lt_test tests[] = {
 		LT_TEST(create_checks_options),
+		LT_TEST(background_writeback_is_the_kernels),
 		LT_TEST(arena_is_mapped),
 		LT_TEST_ON(memfd_is_sealed, LT_USER),
 		LT_TEST(populate_in_parts),

@@ -121,6 +121,14 @@ def errors(trace):
     bad(['pool', 'events', 'a', '--type', 'evicted,flown'],
         " pool events: --type: 'flown' is unknown; see kvmmctl pool events "
         '--help')
+    for text in ('', '100', '100:', ':200', '100:200:300', '-1:5', '1:2x'):
+        bad(['pool', 'create', 'a', '--block-size', '64K', '--frames', '8',
+             '--clean', text], f" pool create: --clean: '{text}' is not "
+            'LOW:HIGH, in permille, as in 100:200')
+    for text in ('200:100', '100:1001'):
+        bad(['pool', 'create', 'a', '--block-size', '64K', '--frames', '8',
+             '--clean', text], ' pool create: --clean: LOW is at most HIGH, '
+            'and HIGH at most 1000')
     bad(['pool', 'events', 'a', '--type', ''],
         ' pool events: --type: no type is given')
     bad(['-x', 'stat'], f': unknown option -x{see}')

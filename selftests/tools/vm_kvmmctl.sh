@@ -46,8 +46,10 @@ run 1 pool create one --block-size 64K --frames 64 &&
 	says '^kvmmctl pool create: there is a pool one already$'
 result $? 'pool create: the name is taken'
 run 0 pool create two --block-size 2M --frames 8 --slots 16 --swap "$swap" \
-	--mode 0640 --json && has '"backend": "kernel"' &&
-	has '"memory_bytes": 16777216'
+	--mode 0640 --clean 100:250 --json && has '"backend": "kernel"' &&
+	has '"memory_bytes": 16777216' &&
+	[ "$(cat /sys/kernel/kvmm/pools/two/clean_low)" -eq 100 ] &&
+	[ "$(cat /sys/kernel/kvmm/pools/two/clean_high)" -eq 250 ]
 result $? 'pool create with a swap area, JSON'
 [ "$(stat -c %s "$swap")" -eq 33554432 ]
 result $? 'the swap file has the size of its slots'

@@ -77,6 +77,8 @@ static const struct counter table[] = {
 	{ "output_tokens", AT(output_tokens), "tokens", "generated" },
 	{ "clients_dead", AT(clients_dead), "clients",
 	  "that died holding blocks" },
+	{ "clean_outs", AT(clean_outs), "blocks",
+	  "written out in the background" },
 	{ "events", AT(events), "events", "queued for clients" },
 	{ "events_lost", AT(events_lost), "events",
 	  "that a client had no room for" },

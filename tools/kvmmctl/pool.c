@@ -41,6 +41,10 @@ static const struct opt create_opts[] = {
 	  "how long frames rest that a dead client was filling (default 0)" },
 	{ OPT_THREADS, "threads", "N",
 	  "threads that bring the memory in (default one a CPU, at most 16)" },
+	{ OPT_CLEAN, "clean", "LOW:HIGH",
+	  "write cold blocks out in the background when less than LOW permille "
+	  "of the frames can be had at once, until HIGH can (default 0:0, "
+	  "never)" },
 	{ 0, NULL, NULL, NULL },
 };
 
@@ -84,6 +88,27 @@ static int parse_mode(const struct args *args, unsigned int *out)
 	return 0;
 }
 
+/* "LOW:HIGH", permille. */
+static int parse_clean(const struct args *args, struct kvmm_pool_opts *o)
+{
+	const char *text = args->value[OPT_CLEAN];
+	unsigned int low, high;
+	int end = 0;
+
+	if (!text)
+		return 0;
+	if (text[strspn(text, "0123456789:")] ||
+	    sscanf(text, "%4u:%4u%n", &low, &high, &end) != 2 || text[end])
+		return fail("--clean: '%s' is not LOW:HIGH, in permille, as in "
+			    "100:200", text);
+	if (low > high || high > 1000)
+		return fail("--clean: LOW is at most HIGH, and HIGH at most "
+			    "1000");
+	o->clean_low = (unsigned short)low;
+	o->clean_high = (unsigned short)high;
+	return 0;
+}
+
 static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 {
 	uint64_t size = 0, frames = 0, slots = 0, holds = 0, rest = 0;
@@ -99,7 +124,8 @@ static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 	    opt_count(args, OPT_HOLDS, 1, UINT32_MAX, &holds) ||
 	    opt_count(args, OPT_QUARANTINE, 0, KVMM_MAX_QUARANTINE_MS, &rest) ||
 	    opt_count(args, OPT_THREADS, 1, 256, &threads) ||
-	    opt_policy(args, &o->policy) || parse_mode(args, &o->mode))
+	    opt_policy(args, &o->policy) || parse_mode(args, &o->mode) ||
+	    parse_clean(args, o))
 		return EXIT_ERROR;
 	if (args->value[OPT_SWAP] && !slots)
 		return fail("--swap needs --slots");
