@@ -41,6 +41,7 @@ exec $d/lib/ld.so --library-path $d/lib $d/kvmm-llama.bin $cmd --ggml-backends $
 END
 chmod +x "$out/pack/kvmm-llama"
 "$program" model "$out/pack/model.gguf" --layers 2 --embd 64 --vocab 200 >/dev/null
+"$program" model "$out/pack/other.gguf" --layers 2 --embd 64 --vocab 200 --seed 2 >/dev/null
 "$program" compare --model "$out/pack/model.gguf" --backend user --threads 1 --rounds 1 \
 	--context 384 --block-tokens 32 --slots 2 --conversations 5 --turns 3 --prompts 2 \
 	--prompt-tokens 100 --user-tokens 50 --predict 8 --record "$out/pack/requests" >/dev/null

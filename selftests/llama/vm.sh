@@ -24,7 +24,7 @@ result()
 
 serve()
 {
-	$d/kvmm-llama serve --model $d/model.gguf --context 384 --block-tokens 32 \
+	$d/kvmm-llama serve --model $d/"${model:-model.gguf}" --context 384 --block-tokens 32 \
 		--slots 2 --threads 1 "$@"
 }
 
@@ -83,6 +83,9 @@ result $? "computed $(sum again computed) tokens, not $(sum plain computed)"
 head -n 1 $d/requests | kernel --tenant other >$d/other 2>$d/err
 [ "$(first other computed)" = "$(first other prompt)" ]
 result $? "another tenant's state is not found"
+head -n 1 $d/requests | model=other.gguf kernel >$d/other 2>$d/err
+[ "$(first other computed)" = "$(first other prompt)" ]
+result $? "another model's state is not found"
 
 # All of the area is overwritten; what is in memory is little.
 dd if=/dev/zero of="$area" bs=64k count=256 conv=notrunc 2>/dev/null && sync
