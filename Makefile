@@ -127,7 +127,6 @@ help:
 	@echo 'check-kernels  those on 6.1, 6.12 and 7.2'
 	@echo 'check-debug    those on kernels with KASAN, lockdep and kmemleak'
 	@echo 'bench      swap against fio, offload against memcpy, and the core'
-	@echo 'bench      swap against fio, and the core'
 	@echo 'llama      kvmm-llama, with llama.cpp; LLAMA_ROOT=... or fetched'
 	@echo 'gpu-bundle build/kvmm-gpu-check: takes the checks to a machine with an NVIDIA GPU'
 	@echo 'style      checkpatch, sparse, W=1, kernel-doc, -fanalyzer'
