@@ -77,7 +77,8 @@ static int kvmm_arena_open(struct kvmm_pool *pool)
 	file = kvmm_shmem_setup(mnt, name, arena->size);
 	if (IS_ERR(file)) {
 		mntput(mnt);
-		return PTR_ERR(file);
+		/* It says so as well when there is no memory for an inode. */
+		return file == ERR_PTR(-ENOSPC) ? -ENOMEM : PTR_ERR(file);
 	}
 	inode = file_inode(file);
 	inode->i_mode = S_IFREG;
