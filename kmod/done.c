@@ -25,7 +25,7 @@ static void kvmm_cmd_put(struct kvmm_cmd *cmd, struct list_head *ended)
 }
 
 /* May a worker succeed where the submitter did not? */
-static bool kvmm_op_may_retry(const struct kvmm_op *op)
+static bool kvmm_op_may_retry(struct kvmm_op *op)
 {
 	if (op->worker || op->late)
 		return false;
@@ -38,6 +38,10 @@ static bool kvmm_op_may_retry(const struct kvmm_op *op)
 	case -ERESTARTNOINTR:
 	case -ERESTARTNOHAND:
 	case -ERESTART_RESTARTBLOCK:
+		return true;
+	case -EOPNOTSUPP:
+		/* What is below the file can't do it without blocking. */
+		WRITE_ONCE(op->area->nowait, false);
 		return true;
 	default:
 		return false;

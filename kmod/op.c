@@ -301,7 +301,7 @@ void kvmm_op_issue_later(struct kvmm_op *op)
  */
 static bool kvmm_op_wants_worker(const struct kvmm_op *op)
 {
-	if (!op->area->nowait)
+	if (!READ_ONCE(op->area->nowait))
 		return true;
 	return op->write && op->area->regular &&
 	       rlimit(RLIMIT_FSIZE) < op->area->end;

@@ -45,7 +45,7 @@ struct kvmm_pool;
  * @align: lengths and offsets of I/O are multiples of it
  * @checksums: data is checked when it is read back
  * @regular: a regular file: writing keeps the file system from freezing
- * @nowait: I/O can be issued without blocking
+ * @nowait: I/O can be issued without blocking; may turn out not to be so
  * @timeout_ns: how long one op may take
  * @issue_wq: for what would block: a device that hangs holds no other area's
  * @probe_us: what reading a little took when it was attached
