@@ -237,7 +237,8 @@ int kt_dm_hang(bool hang);
 
 /*
  * Becomes another target: "linear", "error", "flakey", "delay"; @args follow the
- * name of the disk.  What is in flight ends first.
+ * name of the disk.  What is in flight ends first.  -ENODEV where the kernel
+ * does not have that target.
  */
 int kt_dm_become(const char *target, const char *args);
 void kt_dm_end(void);
