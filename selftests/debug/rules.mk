@@ -5,6 +5,7 @@
 # check-debug` is all of it.
 #
 #   check-debug-um, check-debug-x86   one kernel only
+#   check-soak                        kill and race for long
 #   check-coverage                    lines of kvmm.ko that the tests run
 #   check-debug-harness               do these kernels find bugs at all?
 #   fuzz-kernel                       /dev/kvmm for FUZZ_SECONDS on FUZZ_ARCH, from
@@ -46,6 +47,21 @@ check-debug-um check-debug-x86: check-debug-%: setup-check
 	@rm -f $(B)/results/debug-$*.*
 	@$(MAKE) --no-print-directory suite-debug-$*
 	@selftests/report.sh $(B)/results debug-$*
+
+# For long: kill -9 SOAK_ROUNDS times in each way, everything at once for
+# SOAK_SECONDS, on SOAK_ARCH.  Each says its seed.
+SOAK_ARCH    ?= um
+SOAK_ROUNDS  ?= 1000
+SOAK_SECONDS ?= 300
+SOAK_TESTS   ?= kill race
+.PHONY: check-soak
+check-soak: setup-check kernel-tests
+	@$(DEBUG)/build-kernel.sh --arch $(SOAK_ARCH) --build $(B)
+	@TAP_TIMEOUT=14400 selftests/tap.sh $(B)/results soak \
+		$(DEBUG_RUN) --arch $(SOAK_ARCH) \
+		$(SOAK_TESTS:%=$(O)/$(KT)/%) -- --test-timeout 7200 \
+		--env KVMM_KILL_ROUNDS=$(SOAK_ROUNDS) \
+		--env KVMM_RACE_SECONDS=$(SOAK_SECONDS)
 
 check-coverage: setup-check
 	@rm -f $(B)/results/coverage.*

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * kill -9 at random moments of a process with commands in flight, again and
- * again, on a pool that lives on: pins and frames come back, and what is found
- * is right.  KVMM_KILL_ROUNDS sets how often; the seed is printed.
+ * kill -9 at random moments of processes that give all kinds of commands, by
+ * io_uring and by ioctl, again and again, on a pool that lives on: pins, frames,
+ * clients and exports come back, and what is found is right.  KVMM_KILL_ROUNDS sets how often; the seed is printed.
  */
 #include <fcntl.h>
 #include <signal.h>
 #include <time.h>
 
+#include "kt_export.h"
 #include "kt_harness.h"
 #include "kt_ring.h"
 
@@ -141,12 +142,103 @@ static int victim(void *arg)
 	}
 }
 
+/* One of the other commands, on whatever there is. */
+static int any_command(struct kt *t, struct kvmm_block_ref *refs,
+		       unsigned int *seed)
+{
+	uint32_t at = rnd(seed, IDS - 8), n = 1 + rnd(seed, 8);
+	struct kvmm_events ev = {
+		.size = sizeof(ev), .mask = (1 << KVMM_NR_EVENTS) - 1,
+	};
+	struct kvmm_key_entry keys[8];
+	struct kvmm_keys list = {
+		.size = sizeof(list), .entries = (uintptr_t)keys, .count = 8,
+	};
+	struct kvmm_event e[8];
+	struct kt u;
+	int fd;
+
+	switch (rnd(seed, 16)) {
+	case 0:
+		return kt_alloc(t, refs, n);
+	case 1:
+		return kt_alloc_wait(t, refs, n, 50, NULL);
+	case 2:
+		return kt_store(t, 1 + at, n, refs);
+	case 3:
+		return kt_lookup(t, 1 + at, n, KVMM_LOOKUP_PIN, refs);
+	case 4:
+		return kt_batch(t, KVMM_PIN, refs + at, n, NULL);
+	case 5:
+		return kt_batch(t, KVMM_TOUCH, refs + at, n, NULL);
+	case 6:
+		return kt_batch(t, KVMM_DROP, refs + at, n, NULL);
+	case 7:
+		return kt_swap(t, KVMM_SWAP_OUT, refs + at, n,
+			       rnd(seed, 2) ? KVMM_SWAP_DROP : 0);
+	case 8:
+		return kt_swap(t, KVMM_SWAP_IN, refs + at, n,
+			       rnd(seed, 2) ? KVMM_SWAP_PIN : 0);
+	case 9:
+		return kt_reclaim(t, FRAMES / 2 + rnd(seed, FRAMES / 2), NULL);
+	case 10:
+		return kt_ioctl(t->fd, KVMM_KEYS, &list);
+	case 11:
+		return kt_populate(t, rnd(seed, FRAMES - 8), n, NULL);
+	case 12:
+		if (kt_ioctl(t->fd, KVMM_EVENTS, &ev))
+			return -EIO;
+		kt_reclaim(t, FRAMES / 2, NULL);
+		return fcntl(t->fd, F_SETFL, O_NONBLOCK) ||
+			read(t->fd, e, sizeof(e)) < 0;
+	case 13:
+		fd = kt_export(t, rnd(seed, FRAMES - 8), n, 0);
+		if (fd >= 0 && rnd(seed, 2))
+			close(fd);
+		return 0;
+	case 14:
+		if (kt_join(&u, POOL, rnd(seed, 2) ? KVMM_POOL_RDONLY : 0))
+			return -EIO;
+		if (rnd(seed, 2))
+			kt_close(&u);
+		return 0;
+	default:
+		/* or it would soon hold every frame there is */
+		for (at = 0; at < IDS; at++)
+			while (refs[at].handle &&
+			       !kt_unpin1(t, refs[at].handle))
+				;
+		return kt_lookup(t, 1, IDS, KVMM_LOOKUP_PEEK, refs);
+	}
+}
+
+/* Until it is killed: all other commands. */
+static int caller(void *arg)
+{
+	FIXTURE_DATA(kill) *self = arg;
+	static struct kvmm_block_ref refs[IDS];
+	unsigned int seed = self->seed, n = 0;
+	struct kt t;
+	int ret = kt_join(&t, POOL, 0);
+
+	while (!ret) {
+		any_command(&t, refs, &seed);
+		/* further clients and buffers that were left open */
+		if (n++ % 256 == 255) {
+			closefrom(t.fd + 1);
+			kt_close(&t);
+			ret = kt_join(&t, POOL, 0);
+		}
+	}
+	return ret;
+}
+
 TEST_F_TIMEOUT(kill, rounds, 1800)
 {
 	const char *text = getenv("KVMM_KILL_ROUNDS");
 	int rounds = text ? atoi(text) : 8, round, hits, ret;
 	struct kvmm_pool_stat st;
-	pid_t pid[2];
+	pid_t pid[3];
 	int i, found = 0;
 
 	text = getenv("KVMM_SEED");
@@ -154,12 +246,12 @@ TEST_F_TIMEOUT(kill, rounds, 1800)
 	TH_LOG("seed %u, %d rounds", self->seed, rounds);
 	for (round = 0; round < rounds; round++) {
 		ASSERT_EQ(0, refill(&self->t, &self->seed));
-		for (i = 0; i < 2; i++) {
+		for (i = 0; i < 3; i++) {
 			rnd(&self->seed, 2);
-			pid[i] = kt_spawn(victim, self);
+			pid[i] = kt_spawn(i ? victim : caller, self);
 		}
-		kt_sleep_ms(20 + rnd(&self->seed, 120));
-		for (i = 0; i < 2; i++) {
+		kt_sleep_ms(5 + rnd(&self->seed, 120));
+		for (i = 0; i < 3; i++) {
 			ASSERT_EQ(0, kill(pid[i], SIGKILL));
 			EXPECT_EQ(-ECHILD, kt_reap(pid[i]));
 		}
@@ -168,6 +260,7 @@ TEST_F_TIMEOUT(kill, rounds, 1800)
 		}
 		ASSERT_EQ(0, kt_stat(&self->t, &st));
 		EXPECT_EQ(1, st.nr_clients);
+		EXPECT_EQ(0, st.exports);
 		EXPECT_EQ(FRAMES, st.frames_online);
 		EXPECT_EQ(0, st.checksum_errors + st.read_errors +
 			  st.write_errors);

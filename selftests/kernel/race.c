@@ -2,13 +2,16 @@
 /*
  * Everything at once for some seconds (KVMM_RACE_SECONDS): threads of several
  * processes store, load, swap, drop, reclaim and reset on one pool, and open,
- * map, touch and destroy another.  Whatever is read back is checked.
+ * map, touch, populate, attach, detach, export and destroy another, and try to
+ * unload the module.  Whatever is read back is checked.
  */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/syscall.h>
 
+#include "kt_export.h"
 #include "kt_harness.h"
 #include "kt_ring.h"
 
@@ -203,6 +206,44 @@ static void on_bus(int sig)
 	siglongjmp(bus_env, sig);
 }
 
+/* What a pool that may go at any moment is also asked for. */
+static void disturb(struct kt *t, unsigned int *seed)
+{
+	char path[256];
+	int fd;
+
+	switch (rnd(seed, 6)) {
+	case 0:
+		kt_populate(t, rnd(seed, t->nr_frames), 1 + rnd(seed, 64),
+			    NULL);
+		break;
+	case 1:
+		snprintf(path, sizeof(path), "%s/race-churn", kt_disk_dir());
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (fd < 0 || ftruncate(fd, 4 * 4096))
+			wrong(-errno, __LINE__);
+		kt_attach(t, fd, 0, 0, 0, NULL);
+		close(fd);
+		break;
+	case 2:
+		kt_detach(t, rnd(seed, 2) ? KVMM_SWAP_DISCARD : 0);
+		break;
+	case 3:
+		kt_reclaim(t, rnd(seed, 8), NULL);
+		break;
+	case 4:
+		/* there are pools, so it must not succeed */
+		if (!syscall(SYS_delete_module, "kvmm", O_NONBLOCK))
+			wrong(-EBUSY, __LINE__);
+		break;
+	case 5:
+		fd = kt_export(t, 0, 1 + rnd(seed, 8), 0);
+		if (fd >= 0)
+			close(fd);
+		break;
+	}
+}
+
 /* Lives of a short-lived pool: any step may find it gone. */
 static void *churner(void *arg)
 {
@@ -231,7 +272,9 @@ static void *churner(void *arg)
 				for (i = 0; i < t.nr_frames; i += 7)
 					(void)*(volatile unsigned char *)
 						(t.arena + i * 4096UL);
+				disturb(&t, &seed);
 				kt_load(&t, 1 + rnd(&seed, 50));
+				disturb(&t, &seed);
 			}
 			if (rnd(&seed, 2))
 				kt_destroy(CHURN, KVMM_POOL_FORCE);
@@ -280,6 +323,7 @@ FIXTURE_SETUP(race)
 FIXTURE_TEARDOWN(race)
 {
 	kt_destroy(CHURN, KVMM_POOL_FORCE);
+	kt_area_unlink("race-churn");
 	KT_CONSISTENT(&self->t);
 	KT_FINISH(&self->t);
 	close(self->area);
