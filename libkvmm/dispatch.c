@@ -187,7 +187,7 @@ static void drop_blocks(struct job *job)
 		if (!k)
 			continue;
 		pthread_mutex_unlock(&eng->lock);
-		kvmm_unpin(eng->pool, refs, k);
+		eng_unpin(eng, refs, k);
 		pthread_mutex_lock(&eng->lock);
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Engines: a client of a pool joined with a device and a layout.  Opening,
- * closing, and the pool's memory that the device can reach.
+ * Engines: a client of a pool joined with a device and a layout.  Opening and
+ * closing.
  */
 #include "engine.h"
 
@@ -17,8 +17,6 @@
 #define DEFAULT_JOBS	1024
 #define DEFAULT_IO	2
 #define MAX_IO		64
-/* Memory registered at once where some of it is not online yet. */
-#define SMALL_PIECE	(2UL << 20)
 
 uint64_t eng_now(void)
 {
@@ -39,97 +37,6 @@ int eng_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
 	err = pthread_create(thread, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return -err;
-}
-
-static int reach_piece(struct kvmm_engine *eng, unsigned int piece)
-{
-	struct kvmm_pool *pool = eng->pool;
-	unsigned int first = piece * eng->piece_frames;
-	unsigned int count = pool->nr_frames - first;
-	char why[256];
-	int err;
-
-	if (count > eng->piece_frames)
-		count = eng->piece_frames;
-	err = kvmm_gpu_register(eng->gpu,
-				(char *)pool->arena +
-					((size_t)first << pool->block_shift),
-				(size_t)count << pool->block_shift);
-	if (!err) {
-		__atomic_store_n(&eng->piece_done[piece], 1, __ATOMIC_RELEASE);
-		return 0;
-	}
-	kvmm_gpu_error(eng->gpu, why, sizeof(why));
-	kvmm_log(pool->kv, KVMM_LOG_WARNING,
-		 "frames %u to %u can't be registered: %s", first,
-		 first + count - 1, why);
-	return err;
-}
-
-static int reach_frame(struct kvmm_engine *eng, unsigned int frame)
-{
-	unsigned int piece = frame / eng->piece_frames;
-	int err = 0;
-
-	if (frame >= eng->pool->nr_frames)
-		return -EINVAL;
-	if (__atomic_load_n(&eng->piece_done[piece], __ATOMIC_ACQUIRE))
-		return 0;
-	pthread_mutex_lock(&eng->reg_lock);
-	if (!eng->piece_done[piece])
-		err = reach_piece(eng, piece);
-	pthread_mutex_unlock(&eng->reg_lock);
-	return err;
-}
-
-void eng_reach(struct kvmm_engine *eng, struct kvmm_block_ref *refs,
-	       unsigned int n)
-{
-	struct kvmm_block_ref pin;
-	unsigned int i;
-	int err;
-
-	for (i = 0; i < n; i++) {
-		if (refs[i].result < 0)
-			continue;
-		err = reach_frame(eng, refs[i].frame);
-		if (!err)
-			continue;
-		pin = refs[i];
-		kvmm_unpin(eng->pool, &pin, 1);
-		refs[i].result = err;
-	}
-}
-
-/* Pieces: as large as can be where all memory is online, else small ones. */
-static int reach_init(struct kvmm_engine *eng, bool lazy)
-{
-	struct kvmm_pool_stat st = { 0 };
-	struct kvmm_pool *pool = eng->pool;
-	size_t piece = KVMM_GPU_MAX_CHUNK;
-	unsigned int i;
-	int err = kvmm_pool_stat(pool, &st);
-
-	if (err)
-		return err;
-	if (st.frames_online < st.nr_frames || st.nr_elastic) {
-		piece = (size_t)st.chunk_frames << pool->block_shift;
-		if (piece < SMALL_PIECE)
-			piece = SMALL_PIECE;
-		if (piece > KVMM_GPU_MAX_CHUNK)
-			piece = KVMM_GPU_MAX_CHUNK;
-		lazy = true;
-	}
-	eng->piece_frames = piece >> pool->block_shift;
-	if (!eng->piece_frames)
-		eng->piece_frames = 1;
-	eng->nr_pieces = (pool->nr_frames - 1) / eng->piece_frames + 1;
-	eng->piece_done = calloc(eng->nr_pieces, 1);
-	if (!eng->piece_done)
-		return -ENOMEM;
-	for (i = 0; i < eng->nr_pieces && !lazy && !err; i++)
-		err = reach_piece(eng, i);
-	return err;
 }
 
 static int open_gpu(struct kvmm_engine *eng, const struct kvmm_gpu_opts *opts)
@@ -368,11 +275,11 @@ void kvmm_engine_close(struct kvmm_engine *eng)
 	if (eng->gpu && kvmm_gpu_close(eng->gpu))
 		kvmm_log(eng->pool->kv, KVMM_LOG_ERROR,
 			 "the device could not be closed");
+	reach_exit(eng);
 	if (eng->fd >= 0)
 		close(eng->fd);
 	filter_free(eng->filter);
 	lay_free(&eng->lay);
-	free(eng->piece_done);
 	free(eng->table);
 	free(eng->io);
 	free(eng->copies);

@@ -214,7 +214,10 @@ struct kvmm_engine {
 	struct filter *filter;
 
 	pthread_mutex_t reg_lock;
+	bool elastic;
 	uint8_t *piece_done;
+	uint8_t *piece_wanted;
+	unsigned int *piece_users;
 	unsigned int piece_frames;
 	unsigned int nr_pieces;
 
@@ -264,14 +267,26 @@ int eng_thread(pthread_t *thread, void *(*fn)(void *), void *arg);
 int eng_open_on(struct kvmm_pool *pool, const struct kvmm_engine_opts *opts,
 		const struct kvmm_gpu_opts *gpu_opts,
 		struct kvmm_engine **out);
+/* reach.c */
+#define EVERY_CHUNK	UINT64_MAX
+int reach_init(struct kvmm_engine *eng, bool lazy);
+void reach_exit(struct kvmm_engine *eng);
 /**
  * eng_reach() - make frames reachable for the device
  *
  * Of those whose result is not an error; where it can't be, the pin goes and
- * the result is the reason.
+ * the result is the reason.  eng_reached() ends it.
  */
 void eng_reach(struct kvmm_engine *eng, struct kvmm_block_ref *refs,
 	       unsigned int n);
+/** eng_reached() - no copy uses the frame any more */
+void eng_reached(struct kvmm_engine *eng, unsigned int frame);
+/** eng_unpin() - that, and drop the pins */
+void eng_unpin(struct kvmm_engine *eng, struct kvmm_block_ref *refs,
+	       unsigned int n);
+/** eng_chunk_wanted() - the system wants it back */
+void eng_chunk_wanted(struct kvmm_engine *eng, uint64_t chunk);
+int eng_lease(struct kvmm_pool *pool, unsigned int chunk, unsigned int flags);
 
 /* job.c, job_ask.c; those with _locked want the lock */
 struct job *job_new(struct kvmm_engine *eng, const struct kvmm_transfer *req,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Hooks that the pool's events call: a thread reads the client's events for as
- * long as the engine is open.  Without such hooks there is none, and the events
- * are the program's own.
+ * long as the engine is open.  Without such hooks, on a pool that gives nothing
+ * back, there is none, and the events are the program's own.
  */
 #include "engine.h"
 
@@ -14,10 +14,13 @@
 #define QUEUE		KVMM_MAX_EVENTS
 #define AT_ONCE		64
 
-static uint64_t wanted(const struct kvmm_hooks *h)
+static uint64_t wanted(const struct kvmm_engine *eng)
 {
+	const struct kvmm_hooks *h = &eng->hooks;
 	uint64_t mask = 0;
 
+	if (eng->elastic)
+		mask |= BIT(KVMM_EVENT_CHUNK_WANTED);
 	if (h->evicted)
 		mask |= BIT(KVMM_EVENT_EVICTED) | BIT(KVMM_EVENT_PURGED);
 	if (h->pressure)
@@ -27,10 +30,14 @@ static uint64_t wanted(const struct kvmm_hooks *h)
 	return mask;
 }
 
-static void tell(const struct kvmm_hooks *h, const struct kvmm_event *e)
+static void tell(struct kvmm_engine *eng, const struct kvmm_event *e)
 {
+	const struct kvmm_hooks *h = &eng->hooks;
+
 	switch (e->type) {
 	case KVMM_EVENT_LOST:
+		/* which chunks is not known: all that nobody uses */
+		eng_chunk_wanted(eng, EVERY_CHUNK);
 		if (h->evicted)
 			h->evicted(h->ctx, NULL, 1);
 		break;
@@ -43,6 +50,9 @@ static void tell(const struct kvmm_hooks *h, const struct kvmm_event *e)
 	case KVMM_EVENT_PRESSURE:
 		if (h->pressure)
 			h->pressure(h->ctx, e->value);
+		break;
+	case KVMM_EVENT_CHUNK_WANTED:
+		eng_chunk_wanted(eng, e->value);
 		break;
 	case KVMM_EVENT_DEGRADED:
 		if (h->bad)
@@ -71,13 +81,13 @@ static void *hook_main(void *arg)
 		if (n < 0 && n != -EINTR)
 			return NULL;
 		for (i = 0; i < n; i++)
-			tell(&eng->hooks, &events[i]);
+			tell(eng, &events[i]);
 	}
 }
 
 int hooks_start(struct kvmm_engine *eng)
 {
-	uint64_t mask = wanted(&eng->hooks);
+	uint64_t mask = wanted(eng);
 	int err;
 
 	if (!mask)

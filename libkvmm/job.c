@@ -327,11 +327,10 @@ static void unpin_sent(struct job *job)
 		refs[k++] = job->ref[i];
 		if (k < COPY_LOT)
 			continue;
-		kvmm_unpin(job->eng->pool, refs, k);
+		eng_unpin(job->eng, refs, k);
 		k = 0;
 	}
-	if (k)
-		kvmm_unpin(job->eng->pool, refs, k);
+	eng_unpin(job->eng, refs, k);
 }
 
 /* Is, or will be, where it was asked to be. */

@@ -116,7 +116,7 @@ static unsigned int take_frames(struct job *job, struct kvmm_block_ref *got,
 		if (got[i - 1].result >= 0 || got[i].result < 0)
 			continue;
 		pin = got[i];
-		kvmm_unpin(job->eng->pool, &pin, 1);
+		eng_unpin(job->eng, &pin, 1);
 		got[i].result = got[i - 1].result;
 	}
 	return nr;
@@ -287,8 +287,7 @@ void offload_alloc(struct job *job)
 	for (i = 0, k = 0; i < nr; i++)
 		if (got[i].result >= 0)
 			got[k++] = got[i];
-	if (k)
-		kvmm_unpin(eng->pool, got, k);
+	eng_unpin(eng, got, k);
 	free(got);
 }
 
@@ -342,6 +341,7 @@ int offload_publish(struct job *job)
 	for (i = 0; i < job->n; i++) {
 		if (job->st[i] != BLK_SENT)
 			continue;
+		eng_reached(eng, job->ref[i].frame);
 		if (e)
 			fill_entry(job, i, &e[k]);
 		k++;

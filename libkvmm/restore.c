@@ -193,8 +193,7 @@ void restore_read(struct io_thread *io, struct job *job)
 	}
 	job_kick_locked(job);
 	pthread_mutex_unlock(&eng->lock);
-	if (nr_drop)
-		kvmm_unpin(eng->pool, drop, nr_drop);
+	eng_unpin(eng, drop, nr_drop);
 }
 
 void *io_main(void *arg)

@@ -319,7 +319,8 @@ enum kvmm_device {
  * @bad: the area failed with errno @err: blocks are no longer written to it
  *
  * For all but @recompute the engine takes the events of the client, see
- * kvmm_events(), which is then not for the program to call.
+ * kvmm_events(), which is then not for the program to call; also where the pool
+ * has elastic frames, whose leases it sees to.
  */
 struct kvmm_hooks {
 	void *ctx;

@@ -7,7 +7,8 @@
 #   door-tsan  the same under TSan
 
 DT := selftests/door
-DT_PROG := layout move fence cancel fail many parts plan filter hooks
+DT_PROG := layout move fence cancel fail many parts plan filter hooks \
+	reach
 DT_PROG := $(filter $(DT_PROG),$(patsubst $(DT)/test_%.c,%,$(wildcard $(DT)/test_*.c)))
 DT_BIN := $(DT_PROG:%=$(O)/$(DT)/test_%)
 
@@ -23,6 +24,8 @@ $(O)/$(DT)/test_plan: DT_LIBS := -lm
 $(O)/$(DT)/test_cancel: DT_LIBS := -Wl,--wrap=kvmm_swap_in
 $(O)/$(DT)/test_fail: DT_LIBS := -Wl,--wrap=kvmm_swap_in \
 	-Wl,--wrap=kvmm_gpu_copy -Wl,--wrap=kvmm_publish
+$(O)/$(DT)/test_reach: DT_LIBS := -Wl,--wrap=kvmm_pool_stat \
+	-Wl,--wrap=eng_lease
 
 .PHONY: door-tests
 door-tests: $(DT_BIN)
@@ -51,7 +54,7 @@ suite-vm-door: $(DT_BIN) $(B)/kvmm.ko
 		--env KVMM_TEST_DIR=/mnt/disk --env KVMM_TEST_BACKEND=kernel \
 		--env KVMM_TEST_LIBCUDA=/t/libcuda-fake.so.1 \
 		--file $(O)/selftests/fakecuda/libcuda-fake.so.1 \
-		$(foreach t,$(filter-out plan filter,$(DT_PROG)), \
+		$(foreach t,$(filter-out plan filter reach,$(DT_PROG)), \
 			--test $(O)/$(DT)/test_$t) \
 		$(foreach t,move cancel, --label cuda_$t \
 			--cmd 'KVMM_TEST_DEVICE=cuda test_$t')
