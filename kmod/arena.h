@@ -41,22 +41,32 @@ static inline u32 kvmm_unit_frames(const struct kvmm_pool *pool)
 	return 1U << (PMD_SHIFT - pool->block_shift);
 }
 
+static inline struct mutex *kvmm_unit_lock(struct kvmm_pool *pool, u32 frame)
+{
+	u32 unit = frame / kvmm_unit_frames(pool);
+
+	return &pool->arena.unit[unit % KVMM_UNIT_LOCKS];
+}
+
 /**
  * struct kvmm_fill - a populate in progress
  * @pool: the pool
  * @node: in the list of @pool; its lock
  * @left: frames that it still has to do; the same lock
+ * @gently: only what is free: nothing is reclaimed for it
  * @cancelled: it is to end; written under that lock
  */
 struct kvmm_fill {
 	struct kvmm_pool *pool;
 	struct list_head node;
 	u32 left;
+	bool gently;
 	bool cancelled;
 };
 
 /* ---- populate.c ---- */
 
+void kvmm_arena_allow(struct kvmm_pool *pool, long pages);
 int kvmm_populate_unit(struct kvmm_fill *fill, u32 first, u32 last);
 
 /* ---- fill.c ---- */

@@ -72,6 +72,7 @@ static int kvmm_alloc_batch(struct kvmm_client *client, u32 nr_parts,
 {
 	struct kvmm_pool *pool = client->pool;
 	struct kvmm_block_ref *refs = client->buf.refs;
+	u64 lost;
 	int ret;
 
 	mutex_lock(&client->lock);
@@ -79,8 +80,12 @@ static int kvmm_alloc_batch(struct kvmm_client *client, u32 nr_parts,
 	if (ret)
 		goto out;
 	memset(refs, 0, n * sizeof(*refs));
+	lost = pool->core.stat.evicted + pool->core.stat.purged;
 	ret = kvmm_core_alloc(&pool->core, client->id, nr_parts,
 			      kvmm_pool_now(pool), refs, n);
+	if (ret < 0 ||
+	    pool->core.stat.evicted + pool->core.stat.purged != lost)
+		kvmm_elastic_miss(pool);
 	kvmm_writeback_kick(pool);
 	mutex_unlock(&pool->lock);
 	if (ret > 0 && copy_to_user(user, refs, ret * sizeof(*refs))) {

@@ -75,6 +75,7 @@ static void kvmm_client_unbind(struct kvmm_client *client)
 	struct kvmm_pool *pool = client->pool;
 	bool done;
 
+	kvmm_lease_end_all(client);
 	mutex_lock(&pool->lock);
 	list_del(&client->node);
 	kvmm_event_unlisten(client);

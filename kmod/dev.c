@@ -40,6 +40,7 @@ union kvmm_arg {
 	struct kvmm_swap swap;
 	struct kvmm_events events;
 	struct kvmm_export export;
+	struct kvmm_lease lease;
 };
 
 /**
@@ -104,6 +105,7 @@ static const struct kvmm_ioctl kvmm_ioctls[] = {
 	KVMM_IOCTL(KVMM_EVENTS, events, 24, KVMM_BOUND | KVMM_IN,
 		   kvmm_do_events),
 	KVMM_IOCTL(KVMM_EXPORT, export, 24, KVMM_BOUND, kvmm_do_export),
+	KVMM_IOCTL(KVMM_LEASE, lease, 24, KVMM_BOUND, kvmm_do_lease),
 };
 
 static int kvmm_check_client(struct kvmm_client *client, unsigned int needs)

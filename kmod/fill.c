@@ -54,6 +54,7 @@ static void kvmm_fill_add(struct kvmm_fill *fill, struct kvmm_pool *pool,
 	lockdep_assert_held(&pool->lock);
 	fill->pool = pool;
 	fill->left = frames;
+	fill->gently = false;
 	fill->cancelled = false;
 	list_add_tail(&fill->node, &pool->fills);
 	pool->frames_populating += frames;

@@ -59,7 +59,8 @@ int kvmm_do_info(struct kvmm_client *client, struct file *file, void *arg)
 	a->nr_pools = kvmm_pools_count();
 	a->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS |
 		      KVMM_FEATURE_WRITEBACK | KVMM_FEATURE_NUMA |
-		      KVMM_FEATURE_WORKERS | KVMM_FEATURE_DEADLINE;
+		      KVMM_FEATURE_WORKERS | KVMM_FEATURE_DEADLINE |
+		      KVMM_FEATURE_ELASTIC;
 	if (IS_ENABLED(CONFIG_IO_URING))
 		a->features |= KVMM_FEATURE_URING;
 	if (IS_ENABLED(CONFIG_DMA_SHARED_BUFFER))
@@ -106,6 +107,7 @@ void kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 	st->frames_misplaced = pool->frames_misplaced;
 	st->exports = pool->nr_exports;
 	st->frames_populating = pool->frames_populating;
+	kvmm_elastic_stat(pool, st);
 }
 
 int kvmm_do_pool_stat(struct kvmm_client *client, struct file *file, void *arg)

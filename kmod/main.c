@@ -48,11 +48,16 @@ static int __init kvmm_init(void)
 	ret = kvmm_sysfs_init();
 	if (ret)
 		goto err_clean_wq;
-	ret = misc_register(&kvmm_misc);
+	ret = kvmm_shrink_init();
 	if (ret)
 		goto err_sysfs;
+	ret = misc_register(&kvmm_misc);
+	if (ret)
+		goto err_shrink;
 	return 0;
 
+err_shrink:
+	kvmm_shrink_exit();
 err_sysfs:
 	kvmm_sysfs_exit();
 err_clean_wq:
@@ -73,6 +78,7 @@ err_done_wq:
 static void __exit kvmm_exit(void)
 {
 	misc_deregister(&kvmm_misc);
+	kvmm_shrink_exit();
 	kvmm_sysfs_exit();
 	destroy_workqueue(kvmm_end_wq);
 	destroy_workqueue(kvmm_clean_wq);

@@ -122,8 +122,6 @@ static int kvmm_check_create(const struct kvmm_pool_create *a)
 	if (a->flags & ~(KVMM_POOL_MANUAL_CLOCK | KVMM_POOL_NODES_PREFER) ||
 	    a->__reserved || a->__reserved2)
 		return -EINVAL;
-	if (a->nr_elastic || a->chunk_frames)
-		return -EOPNOTSUPP;
 	if (a->mode & ~0777)
 		return -EINVAL;
 	if (a->policy >= 64)
@@ -136,6 +134,9 @@ static int kvmm_check_create(const struct kvmm_pool_create *a)
 	    (u64)a->nr_frames + a->nr_slots > KVMM_MAX_BLOCKS)
 		return -EINVAL;
 	if (a->quarantine_ms > KVMM_MAX_QUARANTINE_MS)
+		return -EINVAL;
+	if (!kvmm_core_chunk_frames(a->block_size, PMD_SIZE, a->nr_frames,
+				    a->nr_elastic, a->chunk_frames))
 		return -EINVAL;
 	if (a->policy != KVMM_POLICY_LRU)
 		return -EOPNOTSUPP;
@@ -190,6 +191,7 @@ static void kvmm_pool_free(struct kref *ref)
 	kvmm_arena_exit(pool);
 	kvmm_place_exit(pool);
 	kvmm_user_put(pool->user);
+	kvmm_elastic_exit(pool);
 	mutex_destroy(&pool->lock);
 	mutex_destroy(&pool->area_lock);
 	kfree(pool);
@@ -222,6 +224,7 @@ static void kvmm_pool_end_work(struct work_struct *work)
 	kvmm_swap_drain(pool);
 	kvmm_writeback_exit(pool);
 	kvmm_fill_drain(pool);
+	kvmm_elastic_del(pool);
 
 	kvmm_arena_revoke(pool);
 	kvmm_place_exit(pool);
@@ -262,6 +265,7 @@ static struct kvmm_pool *kvmm_pool_make(const struct kvmm_pool_create *a)
 	kvmm_place_init(pool, a);
 	mutex_init(&pool->area_lock);
 	mutex_init(&pool->lock);
+	kvmm_elastic_setup(pool);
 	hash_init(pool->inflight);
 	init_waitqueue_head(&pool->wait);
 	INIT_LIST_HEAD(&pool->clients);
@@ -288,6 +292,8 @@ static int kvmm_pool_init_core(struct kvmm_pool *pool,
 		.max_clients = KVMM_MAX_CLIENTS,
 		.quarantine_ms = a->quarantine_ms,
 		.block_size = a->block_size,
+		.nr_elastic = a->nr_elastic,
+		.unit_frames = max_t(u32, PMD_SIZE / a->block_size, 1),
 		.alloc = kvmm_table_alloc,
 		.free = kvmm_table_free,
 		.note = kvmm_event_note,
@@ -341,6 +347,9 @@ int kvmm_do_pool_create(struct kvmm_client *client, struct file *file,
 	ret = kvmm_pool_reserve(pool);
 	if (ret)
 		goto err_put;
+	ret = kvmm_elastic_init(pool, a);
+	if (ret)
+		goto err_unlist;
 	ret = kvmm_pool_init_core(pool, a);
 	if (ret)
 		goto err_unlist;
@@ -350,6 +359,7 @@ int kvmm_do_pool_create(struct kvmm_client *client, struct file *file,
 	ret = kvmm_sysfs_add_pool(pool);
 	if (ret)
 		goto err_core;
+	kvmm_elastic_add(pool);
 
 	mutex_lock(&kvmm_pools_lock);
 	ret = kvmm_client_bind(client, pool, false);
@@ -362,10 +372,12 @@ int kvmm_do_pool_create(struct kvmm_client *client, struct file *file,
 	pool->state = KVMM_POOL_LIVE;
 	mutex_unlock(&kvmm_pools_lock);
 	a->arena_size = pool->arena.size;
+	a->chunk_frames = pool->elastic.chunk_frames;
 	mutex_unlock(&client->lock);
 	return 0;
 
 err_sysfs:
+	kvmm_elastic_del(pool);
 	kvmm_sysfs_del_pool(pool);
 err_core:
 	mutex_lock(&pool->lock);
@@ -420,6 +432,8 @@ int kvmm_do_pool_open(struct kvmm_client *client, struct file *file, void *arg)
 	a->nr_slots = pool->core.cfg.nr_slots;
 	a->policy = pool->policy;
 	a->arena_size = pool->arena.size;
+	a->nr_elastic = pool->core.cfg.nr_elastic;
+	a->chunk_frames = pool->elastic.chunk_frames;
 out_pools:
 	mutex_unlock(&kvmm_pools_lock);
 out_client:

@@ -21,11 +21,15 @@
 /* A cgroup or machine without memory is an error here, not an OOM kill. */
 #define KVMM_ARENA_GFP	(GFP_HIGHUSER | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
+/* What nobody has asked for takes only what is free. */
+#define KVMM_GENTLE_GFP							\
+	((GFP_HIGHUSER & ~__GFP_DIRECT_RECLAIM) | __GFP_NORETRY | __GFP_NOWARN)
+
 /* More than this for one run, and clients do nothing but touch other frames. */
 #define KVMM_MAX_SWEEPS	1000
 
-/* Change the limit of blocks by @pages. */
-static void kvmm_arena_allow(struct kvmm_pool *pool, long pages)
+/** kvmm_arena_allow() - change the limit of blocks by @pages */
+void kvmm_arena_allow(struct kvmm_pool *pool, long pages)
 {
 	struct shmem_sb_info *sbinfo = kvmm_arena_sbinfo(pool->arena.mnt);
 
@@ -66,7 +70,8 @@ static void kvmm_arena_sweep(struct kvmm_pool *pool, u32 first, u32 last)
  * that.  Returns -ENOSPC where someone else was faster.
  */
 static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
-			       pgoff_t index, pgoff_t end, pgoff_t *next)
+			       pgoff_t index, pgoff_t end, bool gently,
+			       pgoff_t *next)
 {
 	struct address_space *mapping = kvmm_arena_inode(pool)->i_mapping;
 	bool huge = !(index & (PTRS_PER_PTE - 1)) &&
@@ -78,7 +83,8 @@ static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
 
 	kvmm_arena_allow(pool, want);
 	old = kvmm_memcg_enter(pool->memcg);
-	page = shmem_read_mapping_page_gfp(mapping, index, KVMM_ARENA_GFP);
+	page = shmem_read_mapping_page_gfp(mapping, index, gently ?
+					   KVMM_GENTLE_GFP : KVMM_ARENA_GFP);
 	kvmm_memcg_leave(old);
 	if (IS_ERR(page)) {
 		kvmm_arena_allow(pool, -want);
@@ -138,7 +144,8 @@ static int kvmm_arena_fill(struct kvmm_fill *fill, u32 first, u32 last,
 			ret = -ECANCELED;
 		if (ret)
 			break;
-		ret = kvmm_arena_fill_one(pool, start, index, end, &next);
+		ret = kvmm_arena_fill_one(pool, start, index, end, fill->gently,
+					  &next);
 		if (ret == -ENOSPC && sweeps-- > 0) {
 			kvmm_arena_punch(pool, index, end);
 			kvmm_arena_sweep(pool, first, last);
@@ -186,6 +193,7 @@ static void kvmm_arena_online(struct kvmm_pool *pool, u32 first, u32 last)
 			WRITE_ONCE(pool->arena.max_segs, segs);
 		kvmm_core_frames_online(&pool->core, first, n);
 		pool->frames_misplaced += misplaced;
+		kvmm_elastic_online(pool, first, n);
 		mutex_unlock(&pool->lock);
 		misplaced = 0;
 		first += n;
@@ -263,9 +271,7 @@ static int kvmm_populate_run(struct kvmm_fill *fill, u32 first, u32 last)
 int kvmm_populate_unit(struct kvmm_fill *fill, u32 first, u32 last)
 {
 	struct kvmm_pool *pool = fill->pool;
-	struct kvmm_arena *arena = &pool->arena;
-	u32 unit = first / kvmm_unit_frames(pool);
-	struct mutex *lock = &arena->unit[unit % KVMM_UNIT_LOCKS];
+	struct mutex *lock = kvmm_unit_lock(pool, first);
 	u32 end = last;
 	int ret;
 

@@ -179,4 +179,15 @@ static inline void kvmm_memcg_leave(struct mem_cgroup *old)
 }
 #endif
 
+/** kvmm_remove_folio() - a folio, locked, leaves a file of shmem */
+static inline int kvmm_remove_folio(struct address_space *mapping,
+				    struct folio *folio)
+{
+#ifdef KVMM_HAVE_REMOVE_FOLIO
+	return generic_error_remove_folio(mapping, folio);
+#else
+	return generic_error_remove_page(mapping, &folio->page);
+#endif
+}
+
 #endif /* KVMM_COMPAT_H */

@@ -113,6 +113,24 @@ probe IMPORT_NS_TOKEN <<'C'
 MODULE_IMPORT_NS(DMA_BUF);
 C
 
+probe REMOVE_FOLIO <<'C'
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/pagemap.h>
+int probe(struct address_space *mapping, struct folio *folio);
+int probe(struct address_space *mapping, struct folio *folio)
+{
+	return generic_error_remove_folio(mapping, folio);
+}
+C
+
+probe SHRINKER_ALLOC <<'C'
+#include <linux/module.h>
+#include <linux/shrinker.h>
+struct shrinker *probe(void);
+struct shrinker *probe(void) { return shrinker_alloc(0, "probe"); }
+C
+
 for n in $names; do
 	echo "obj-m += $n.o"
 done >"$work/Kbuild"

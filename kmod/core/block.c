@@ -107,6 +107,18 @@ void block_kill(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 	block_settle(c, b, i);
 }
 
+static bool block_expired(const struct kvmm_block *b, u64 now)
+{
+	return b->ttl_ms && b->state != KVMM_FILLING && now >= b->touched &&
+	       now - b->touched >= b->ttl_ms;
+}
+
+bool block_outdated(const struct kvmm_core *c, const struct kvmm_block *b,
+		    u64 now)
+{
+	return b->epoch != c->epoch || block_expired(b, now);
+}
+
 bool block_live_slow(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 		     u64 now)
 {
@@ -116,8 +128,7 @@ bool block_live_slow(struct kvmm_core *c, struct kvmm_block *b, u32 i,
 		block_kill(c, b, i, KVMM_END_DROPPED);
 		return false;
 	}
-	if (unlikely(b->ttl_ms && b->state != KVMM_FILLING &&
-		     now >= b->touched && now - b->touched >= b->ttl_ms)) {
+	if (unlikely(block_expired(b, now))) {
 		block_kill(c, b, i, KVMM_END_EXPIRED);
 		return false;
 	}
@@ -197,6 +208,7 @@ static void block_begin(struct kvmm_core *c, u32 i, u32 frame, u32 nr_parts)
 	b->link = KVMM_NONE;
 	b->nr_parts = nr_parts ? (u8)nr_parts : 1;
 	b->frame = frame;
+	frame_at(c, frame)->block = i;
 	b->slot = KVMM_NONE;
 	b->lru_prev = i;
 	b->lru_next = KVMM_NONE;

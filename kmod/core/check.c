@@ -50,7 +50,8 @@ static const char *check_block(const struct kvmm_core *c, u32 i,
 	}
 	CHECK(frame == (b->state != KVMM_SWAPPED));
 	CHECK(slot == (b->state >= KVMM_WRITING));
-	CHECK(!frame || frame_at(c, b->frame)->link == KVMM_FRAME_USED);
+	CHECK(!frame || (frame_at(c, b->frame)->link == KVMM_FRAME_USED &&
+			 frame_at(c, b->frame)->block == i));
 	CHECK(!slot || slot_at(c, b->slot)->block == i);
 	err = check_pins(c, b, i, t);
 	if (err)
@@ -149,16 +150,49 @@ static const char *check_index(const struct kvmm_core *c, const struct tally *t)
 	return NULL;
 }
 
+/* Elastic frames: the sets agree with the frames, on every level. */
+static const char *check_elastic(const struct kvmm_core *c, u32 *spare)
+{
+	u32 unit = 1U << c->unit_shift, nr = c->cfg.nr_elastic;
+	u32 e, k, free, online = 0;
+
+	*spare = 0;
+	for (e = 0; e < nr; e += unit) {
+		for (free = 0, k = 0; k < unit; k++) {
+			u32 link = frame_at(c, c->first_elastic + e + k)->link;
+
+			CHECK(bits_test(&c->spare, e + k) ==
+			      (link == KVMM_FRAME_SPARE));
+			free += link == KVMM_FRAME_SPARE;
+			online += link != KVMM_FRAME_OFFLINE;
+		}
+		CHECK(bits_test(&c->spare_units, e >> c->unit_shift) ==
+		      (free == unit));
+		*spare += free;
+	}
+	CHECK(*spare == c->elastic_free && online == c->elastic_online);
+	/* going from one to the next finds each, so no level lacks any */
+	for (free = 0, e = nr; nr && (e = bits_last(&c->spare, e)) != KVMM_NONE;)
+		free++;
+	CHECK(free == *spare);
+	return NULL;
+}
+
 static const char *check_free(const struct kvmm_core *c, const struct tally *t)
 {
-	u32 i, n = 0;
+	const char *err;
+	u32 i, n = 0, spare;
 
 	for (i = c->free_block; i != KVMM_NONE; i = block_at(c, i)->link)
 		CHECK(block_at(c, i)->state == KVMM_FREE &&
 		      n++ < t->state[KVMM_FREE]);
 	CHECK(n == t->state[KVMM_FREE]);
-	for (n = 0, i = c->free_frame; i != KVMM_NONE; i = frame_at(c, i)->link)
-		CHECK(n++ < c->frames_free);
+	err = check_elastic(c, &spare);
+	if (err)
+		return err;
+	for (n = spare, i = c->free_frame; i != KVMM_NONE;
+	     i = frame_at(c, i)->link)
+		CHECK(i < c->first_elastic && n++ < c->frames_free);
 	CHECK(n == c->frames_free);
 	for (n = 0, i = c->quarantine; i != KVMM_NONE; i = frame_at(c, i)->link)
 		CHECK(n++ < c->frames_quarantined);

@@ -11,7 +11,7 @@ struct table_plan {
 	u64 n;
 };
 
-#define NR_TABLES 7
+#define NR_TABLES 9
 
 static u32 roundup_pow2(u32 n)
 {
@@ -36,6 +36,11 @@ static u32 nr_buckets(u32 nr_blocks)
 	return nr_blocks / 4 + 1;
 }
 
+static u32 nr_units(const struct kvmm_core_config *cfg)
+{
+	return cfg->nr_elastic ? cfg->nr_elastic / cfg->unit_frames : 0;
+}
+
 static void plan_tables(const struct kvmm_core_config *cfg,
 			struct table_plan plan[NR_TABLES])
 {
@@ -55,6 +60,10 @@ static void plan_tables(const struct kvmm_core_config *cfg,
 		  sizeof(u32), roundup_pow2(nr_holds(cfg)) / 2 + 1 },
 		{ offsetof(struct kvmm_core, clients), CLIENT_SHIFT,
 		  sizeof(struct kvmm_core_client), cfg->max_clients },
+		{ offsetof(struct kvmm_core, spare.words), BITS_SHIFT,
+		  sizeof(u64), bits_words(cfg->nr_elastic) },
+		{ offsetof(struct kvmm_core, spare_units.words), BITS_SHIFT,
+		  sizeof(u64), bits_words(nr_units(cfg)) },
 	};
 
 	memcpy(plan, p, sizeof(p));
@@ -118,6 +127,17 @@ static int table_alloc(struct kvmm_core *c, const struct table_plan *p)
 	return 0;
 }
 
+static bool elastic_ok(const struct kvmm_core_config *cfg)
+{
+	u32 unit = cfg->unit_frames;
+
+	if (!cfg->nr_elastic)
+		return true;
+	return cfg->nr_elastic <= cfg->nr_frames && unit &&
+	       !(unit & (unit - 1)) &&
+	       !((cfg->nr_frames | cfg->nr_elastic) & (unit - 1));
+}
+
 static bool config_ok(const struct kvmm_core_config *cfg)
 {
 	if (!cfg->nr_frames || cfg->nr_frames > KVMM_MAX_BLOCKS ||
@@ -128,7 +148,7 @@ static bool config_ok(const struct kvmm_core_config *cfg)
 		return false;
 	if (!cfg->max_clients || cfg->max_clients > KVMM_MAX_CLIENTS)
 		return false;
-	if (cfg->quarantine_ms > KVMM_MAX_QUARANTINE_MS)
+	if (cfg->quarantine_ms > KVMM_MAX_QUARANTINE_MS || !elastic_ok(cfg))
 		return false;
 	return cfg->block_size >= KVMM_MIN_BLOCK_SIZE &&
 	       cfg->block_size <= KVMM_MAX_BLOCK_SIZE &&
@@ -200,6 +220,10 @@ int kvmm_core_init(struct kvmm_core *c, const struct kvmm_core_config *cfg)
 	c->nr_buckets = nr_buckets(c->nr_blocks);
 	c->state_count[KVMM_FREE] = c->nr_blocks;
 	c->hold_mask = (u32)plan[5].n - 1;
+	c->first_elastic = cfg->nr_frames - cfg->nr_elastic;
+	c->unit_shift = cfg->nr_elastic ? core_first_bit(cfg->unit_frames) : 0;
+	bits_init(&c->spare, cfg->nr_elastic);
+	bits_init(&c->spare_units, nr_units(cfg));
 	lists_init(c);
 	return 0;
 }
@@ -242,6 +266,7 @@ void kvmm_core_stat(const struct kvmm_core *c, struct kvmm_pool_stat *st)
 	st->degraded = c->degraded;
 	st->frames_online = c->frames_online;
 	st->frames_free = c->frames_free;
+	st->nr_elastic = c->cfg.nr_elastic;
 	st->frames_quarantined = c->frames_quarantined;
 	st->slots_free = c->slots_free;
 	for (s = 0; s < KVMM_NR_STATES; s++)

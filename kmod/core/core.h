@@ -13,8 +13,9 @@
  *
  * Data path: block.c (states, alloc, drop), publish.c (publish, lookup),
  * index.c (key to block), client.c (who holds what), lru.c (who goes first),
- * frame.c (place in the arena), slots.c (place in the area), swap.c (moving
- * out and in, reclaim), clean.c (writing ahead), core.c (creation).
+ * frame.c (place in the arena), elastic.c (frames that lose their memory
+ * again), bits.c (sets of them), slots.c (place in the area), swap.c (moving out
+ * and in, reclaim), clean.c (writing ahead), core.c (creation).
  */
 #ifndef KVMM_CORE_H
 #define KVMM_CORE_H
@@ -119,15 +120,20 @@ struct kvmm_block {
  * struct kvmm_frame - one frame
  * @link: next in the free list or in quarantine, or one of KVMM_FRAME_*
  * @due: quarantine: low 32 bits of the time it ends at, ms
+ * @block: in use: its block
  */
 struct kvmm_frame {
 	u32 link;
-	u32 due;
+	union {
+		u32 due;
+		u32 block;
+	};
 };
 
 /* kvmm_frame.link of a frame that is in no list */
 #define KVMM_FRAME_OFFLINE	0xfffffffeU
 #define KVMM_FRAME_USED		0xfffffffdU
+#define KVMM_FRAME_SPARE	0xfffffffcU	/* free, and may go offline */
 
 /**
  * struct kvmm_slot - one slot of the area
@@ -201,6 +207,21 @@ struct kvmm_table {
 	u32 nr_chunks;
 };
 
+#define KVMM_BITS_LEVELS	5
+
+/**
+ * struct kvmm_bits - a set of numbers, as bits; a bit of a level says whether
+ * the word below it has any
+ * @words: u64, all levels one after the other
+ * @base: first word of each level
+ * @nr_levels: levels; the last has one word
+ */
+struct kvmm_bits {
+	struct kvmm_table words;
+	u32 base[KVMM_BITS_LEVELS];
+	u32 nr_levels;
+};
+
 /**
  * enum kvmm_core_note - what the host is told of a published block
  * @KVMM_NOTE_EVICTED: it lost its frame; its data is in its slot
@@ -227,6 +248,9 @@ enum kvmm_core_note {
  * @max_clients: 1 to KVMM_MAX_CLIENTS
  * @quarantine_ms: rest of a dead client's frames
  * @block_size: bytes, a power of two
+ * @nr_elastic: the last frames, that may go offline again
+ * @unit_frames: frames that do so together, a power of two; @nr_frames and
+ *	@nr_elastic are multiples of it; matters with @nr_elastic only
  * @secret: random, keys are hashed with it
  * @alloc: returns zeroed memory of at most 16 MiB, or NULL
  * @free: takes it back; @bytes as allocated
@@ -242,6 +266,8 @@ struct kvmm_core_config {
 	u32 max_clients;
 	u32 quarantine_ms;
 	u32 block_size;
+	u32 nr_elastic;
+	u32 unit_frames;
 	u64 secret[2];
 	void *(*alloc)(void *ctx, size_t bytes);
 	void (*free)(void *ctx, void *mem, size_t bytes);
@@ -265,11 +291,15 @@ struct kvmm_core_config {
  * @holds: struct kvmm_extra_hold
  * @hold_buckets: u32, heads by block
  * @clients: struct kvmm_core_client, index is the id - 1
+ * @spare: free frames among the elastic ones, counted from @first_elastic
+ * @spare_units: units of them that are all free
+ * @first_elastic: frames from here on may go offline
+ * @unit_shift: log2 of @cfg.unit_frames
  * @nr_buckets: buckets of @index
  * @hold_mask: number of @hold_buckets - 1
  * @free_block: head of the free descriptors
  * @next_block: descriptors from here on were never used
- * @free_frame: head of the free frames
+ * @free_frame: head of the free frames, but for those in @spare
  * @free_slot: head of the free slots
  * @next_slot: slots from here on were never used since the area was attached
  * @free_hold: head of the free holds
@@ -293,6 +323,8 @@ struct kvmm_core_config {
  * @late: writes and reads of those that nobody waits for any more
  * @frames_online: frames that have memory
  * @frames_free: of those, in no use
+ * @elastic_online: frames online from @first_elastic on
+ * @elastic_free: of those, in no use
  * @frames_quarantined: of those, resting
  * @slots_free: slots in no use
  * @nr_clients: clients
@@ -317,6 +349,10 @@ struct kvmm_core {
 	struct kvmm_table holds;
 	struct kvmm_table hold_buckets;
 	struct kvmm_table clients;
+	struct kvmm_bits spare;
+	struct kvmm_bits spare_units;
+	u32 first_elastic;
+	u32 unit_shift;
 	u32 nr_buckets;
 	u32 hold_mask;
 
@@ -340,6 +376,8 @@ struct kvmm_core {
 
 	u32 frames_online;
 	u32 frames_free;
+	u32 elastic_online;
+	u32 elastic_free;
 	u32 frames_quarantined;
 	u32 slots_free;
 	u32 writing;
@@ -649,6 +687,61 @@ bool kvmm_core_may_clean(const struct kvmm_core *c);
  */
 u32 kvmm_core_clean(struct kvmm_core *c, u32 want, u64 now, struct kvmm_io *io,
 		    u32 n, bool *more);
+
+/* ---- frames that go offline again (elastic.c) ---- */
+
+/* Flags of the calls below. */
+#define KVMM_OFFLINE_HARD	BIT(0)	/* purge all that can be recomputed */
+#define KVMM_OFFLINE_TRY	BIT(1)	/* only say what would be */
+
+/*
+ * kvmm_core_frames_offline() - frames lose their memory
+ * @first: first frame, an elastic one
+ * @count: at most KVMM_CORE_BATCH; frames that are offline are passed over
+ * @flags: KVMM_OFFLINE_*
+ * @done: added to
+ *
+ * Each must be free or hold an idle block without pins that is CLEAN, expired
+ * or of an old epoch, or may be purged; else none of them goes offline and nothing
+ * changes.  Frames in quarantine stay.
+ * Return: frames that went offline (KVMM_OFFLINE_TRY: that would), -EBUSY, or
+ * -EINVAL.
+ */
+int kvmm_core_frames_offline(struct kvmm_core *c, u32 first, u32 count,
+			     u32 flags, u64 now,
+			     struct kvmm_reclaim_count *done);
+
+/*
+ * kvmm_core_free_unit() - a unit of elastic frames that are all free
+ * @below: and before this frame
+ *
+ * Return: the first frame of the last such unit, or KVMM_NONE.
+ */
+u32 kvmm_core_free_unit(const struct kvmm_core *c, u32 below);
+
+/*
+ * kvmm_core_cold_frame() - an elastic frame that a cold block could give up,
+ * coldest first; looks at KVMM_SCAN_MAX blocks
+ * @flags: KVMM_OFFLINE_HARD or 0
+ * @cursor: 0 at first; where to go on, 0 at the end.  Starts again where the
+ *	block it stood at is gone
+ *
+ * Return: the frame, or KVMM_NONE: none of those looked at.
+ */
+u32 kvmm_core_cold_frame(const struct kvmm_core *c, u32 flags, u64 now,
+			 u64 *cursor);
+
+/*
+ * kvmm_core_chunk_frames() - frames of a chunk, the unit of leases
+ * @block_size: bytes
+ * @huge: bytes of a huge page
+ * @want: what was asked for, 0: a default of at most 64 MiB
+ *
+ * Return: how many; 0: no power of two, smaller than a frame or a huge page, or
+ * frames and elastic frames are not whole chunks.
+ */
+u32 kvmm_core_chunk_frames(u32 block_size, u32 huge, u32 nr_frames,
+			   u32 nr_elastic, u32 want);
 
 /* ---- area (slots.c) ---- */
 

@@ -2,7 +2,8 @@
 /*
  * Frames: pieces of the arena.  Offline, free, in use by a block, or resting
  * in quarantine after the client that was filling them died: a device may
- * still be writing into those.
+ * still be writing into those.  Free ones are in a list, or, where they may go
+ * offline again, in a set (elastic.c).
  */
 #include "internal.h"
 
@@ -19,9 +20,14 @@ u32 kvmm_core_frames_online(struct kvmm_core *c, u32 first, u32 count)
 
 		if (f->link != KVMM_FRAME_OFFLINE)
 			continue;
+		n++;
+		if (first + k >= c->first_elastic) {
+			elastic_put(c, first + k);
+			c->elastic_online++;
+			continue;
+		}
 		f->link = c->free_frame;
 		c->free_frame = first + k;
-		n++;
 	}
 	c->frames_online += n;
 	c->frames_free += n;

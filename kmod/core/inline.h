@@ -108,14 +108,22 @@ static inline void lru_add_behind(struct kvmm_core *c, struct kvmm_block *b,
 
 /* ---- frames (frame.c) ---- */
 
+/* A frame that may go offline becomes free; the first that is free is taken. */
+void elastic_put(struct kvmm_core *c, u32 frame);
+u32 elastic_take(struct kvmm_core *c);
+
 static inline void frame_put(struct kvmm_core *c, u32 frame)
 {
 	struct kvmm_frame *f = frame_at(c, frame);
 
 	core_bug_on(f->link != KVMM_FRAME_USED);
+	c->frames_free++;
+	if (unlikely(frame >= c->first_elastic)) {
+		elastic_put(c, frame);
+		return;
+	}
 	f->link = c->free_frame;
 	c->free_frame = frame;
-	c->frames_free++;
 }
 
 /* One frame whose rest is over becomes free. */
@@ -125,12 +133,15 @@ static inline u32 frame_take(struct kvmm_core *c, u64 now)
 {
 	u32 frame;
 
-	if (c->free_frame == KVMM_NONE && !quarantine_release(c, now))
+	if (!c->frames_free && !quarantine_release(c, now))
 		return KVMM_NONE;
 	frame = c->free_frame;
+	c->frames_free--;
+	/* What can't be given back is used first. */
+	if (unlikely(frame == KVMM_NONE))
+		return elastic_take(c);
 	c->free_frame = frame_at(c, frame)->link;
 	frame_at(c, frame)->link = KVMM_FRAME_USED;
-	c->frames_free--;
 	return frame;
 }
 

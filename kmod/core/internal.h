@@ -16,6 +16,7 @@
 #define HOLD_SHIFT	18
 #define CLIENT_SHIFT	18
 #define U32_SHIFT	21
+#define BITS_SHIFT	20
 
 static __always_inline void *table_at(const struct kvmm_table *t, u32 shift,
 				      size_t elem, u32 i)
@@ -167,6 +168,23 @@ void block_evicted(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 void block_stop_evicting(struct kvmm_core *c, struct kvmm_block *b, u32 i);
 int block_get_live(struct kvmm_core *c, u64 handle, u64 now,
 		   struct kvmm_block **b, u32 *i);
+
+/* Is it of an old epoch, or too old: a miss once someone looks. */
+bool block_outdated(const struct kvmm_core *c, const struct kvmm_block *b,
+		    u64 now);
+
+/* bits.c */
+/* Words for a set of numbers below @n. */
+u64 bits_words(u32 n);
+void bits_init(struct kvmm_bits *s, u32 n);
+bool bits_test(const struct kvmm_bits *s, u32 i);
+void bits_set(struct kvmm_bits *s, u32 i);
+void bits_clear(struct kvmm_bits *s, u32 i);
+/* The lowest; the highest below @i; KVMM_NONE. */
+u32 bits_first(const struct kvmm_bits *s);
+u32 bits_last(const struct kvmm_bits *s, u32 i);
+/* Are all of 1 << @shift from @i on, a multiple of that, in it. */
+bool bits_all(const struct kvmm_bits *s, u32 i, u32 shift);
 
 /* client.c */
 void hold_drop_all(struct kvmm_core *c, struct kvmm_block *b, u32 i);

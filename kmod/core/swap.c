@@ -187,6 +187,7 @@ int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
 		return core_no_frame(c);
 	slot_unlink(c, &c->slots_swapped, b->slot);
 	b->frame = frame;
+	frame_at(c, frame)->block = i;
 	block_set_state(c, b, KVMM_READING);
 	slot_link(c, &c->slots_clean, b->slot);
 	lru_add_read(c, b, i);

@@ -9,6 +9,7 @@
 #ifdef __KERNEL__
 
 #include <linux/bug.h>
+#include <linux/bitops.h>
 #include <linux/bits.h>
 #include <linux/build_bug.h>
 #include <linux/compiler.h>
@@ -20,6 +21,8 @@
 #define core_bug_on(cond)	WARN_ON_ONCE(cond)
 #define core_prefetch(p)	prefetch(p)
 #define core_prefetchw(p)	prefetchw(p)
+#define core_first_bit(w)	((u32)__ffs64(w))
+#define core_last_bit(w)	((u32)fls64(w) - 1)
 
 #else
 
@@ -58,6 +61,8 @@ void kvmm_core_report(const char *file, int line, const char *what);
 })
 #define core_prefetch(p)	__builtin_prefetch(p)
 #define core_prefetchw(p)	__builtin_prefetch(p, 1)
+#define core_first_bit(w)	((u32)__builtin_ctzll(w))
+#define core_last_bit(w)	(63 - (u32)__builtin_clzll(w))
 
 #endif /* __KERNEL__ */
 

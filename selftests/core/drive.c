@@ -47,6 +47,14 @@ void drive_open(struct drive *d)
 		.free = drive_free,
 	};
 
+	if (!one_in(d, 3)) {
+		cfg.unit_frames = 1U << below(d, 4);
+		if (cfg.unit_frames > cfg.nr_frames)
+			cfg.unit_frames = 1;
+		cfg.nr_frames -= cfg.nr_frames % cfg.unit_frames;
+		cfg.nr_elastic = cfg.unit_frames *
+			(1 + below(d, cfg.nr_frames / cfg.unit_frames));
+	}
 	sim_open(&d->s, &cfg);
 	d->nr_old = 0;
 	if (!one_in(d, 4))
@@ -295,6 +303,20 @@ static void do_time(struct drive *d)
 	d->s.now += 1 + below(d, step[below(d, 4)]);
 }
 
+/* A unit gives its memory back, or some other frames are asked to. */
+static void do_offline(struct drive *d)
+{
+	u32 flags = below(d, 4), first = below(d, d->s.nr_frames);
+	struct sim *s = &d->s;
+
+	if (one_in(d, 8)) {
+		sim_frames_offline(s, below(d, s->nr_frames + 2),
+				   1 + below(d, 5), flags);
+		return;
+	}
+	sim_frames_offline(s, first - first % s->unit, s->unit, flags);
+}
+
 /* Rarely; but an area that is going, or no good, goes soon. */
 static void do_area(struct drive *d)
 {
@@ -364,9 +386,16 @@ void drive_step(struct drive *d)
 		s->c.load_us = s->load_us = below(d, 200);
 	} else if (k == 122) {
 		sim_frames_online(s, below(d, s->nr_frames + 1),
-				  1 + below(d, 4));
+				  1 + below(d, one_in(d, 4) ? 24 : 4));
 	} else if (k == 123) {
 		sim_clean(s, below(d, s->nr_frames + 2), 1 + below(d, N));
+	} else if (k < 126) {
+		do_offline(d);
+	} else if (k == 126) {
+		if (one_in(d, 2))
+			sim_free_unit(s, below(d, s->nr_frames + 2));
+		else
+			sim_cold_frames(s, below(d, 2));
 	} else {
 		do_time(d);
 	}

@@ -19,17 +19,23 @@
 
 #include "explore.h"
 
-#define ARENA		2048
+#define ARENA		2560
 #define HASH_SIZE	(1U << 23)
 
 static const struct shape shapes[] = {
-	{ "1 frame, 1 slot, 1 client, 1 key", 1, 1, 1, 1, 1, true },
-	{ "1 frame, 1 slot, 2 clients, 1 key", 1, 1, 2, 1, 1, true },
-	{ "1 frame, 1 slot, 1 client, 2 keys, 2 parts", 1, 1, 1, 2, 2, true },
-	{ "2 frames, 1 slot, 1 client, 1 key", 2, 1, 1, 1, 1, true },
-	{ "1 frame, 2 slots, 1 client, 2 keys", 1, 2, 1, 2, 1, true },
-	{ "2 frames, 1 slot, 1 client, 2 keys", 2, 1, 1, 2, 1, true },
-	{ "2 frames, 2 slots, 2 clients, 2 keys", 2, 2, 2, 2, 1, true },
+	{ "1 frame, 1 slot, 1 client, 1 key", 1, 1, 1, 1, 1, true, 0, 0 },
+	{ "1 frame, 1 slot, 2 clients, 1 key", 1, 1, 2, 1, 1, true, 0, 0 },
+	{ "1 frame, 1 slot, 1 client, 2 keys, 2 parts", 1, 1, 1, 2, 2, true, 0, 0 },
+	{ "2 frames, 1 slot, 1 client, 1 key", 2, 1, 1, 1, 1, true, 0, 0 },
+	{ "1 frame, 2 slots, 1 client, 2 keys", 1, 2, 1, 2, 1, true, 0, 0 },
+	{ "2 frames, 1 slot, 1 client, 2 keys", 2, 1, 1, 2, 1, true, 0, 0 },
+	{ "1 elastic frame, 1 slot, 1 client, 2 keys",
+	  1, 1, 1, 2, 1, true, 1, 1 },
+	{ "2 frames, 1 elastic, 1 slot, 1 client, 1 key",
+	  2, 1, 1, 1, 1, true, 1, 1 },
+	{ "2 elastic frames in one unit, 1 slot, 1 client, 2 keys",
+	  2, 1, 1, 2, 1, true, 2, 2 },
+	{ "2 frames, 2 slots, 2 clients, 2 keys", 2, 2, 2, 2, 1, true, 0, 0 },
 };
 
 struct step {
@@ -182,6 +188,8 @@ static void explore(const struct shape *sh, u32 number)
 		.max_clients = sh->clients,
 		.block_size = SIM_BLOCK_SIZE,
 		.quarantine_ms = TICK,
+		.nr_elastic = sh->elastic,
+		.unit_frames = sh->unit,
 		.alloc = arena_alloc,
 		.free = arena_free,
 	};

@@ -24,6 +24,8 @@
  * @keys: keys in use
  * @parts: of each block
  * @errors: I/O may fail
+ * @elastic: frames that may go offline
+ * @unit: how many of them together
  */
 struct shape {
 	const char *what;
@@ -33,12 +35,14 @@ struct shape {
 	u32 keys;
 	u32 parts;
 	bool errors;
+	u32 elastic;
+	u32 unit;
 };
 
 enum kind {
 	ALLOC, PUBLISH, LOOKUP, PIN, UNPIN, DROP, TOUCH, SWAP_OUT, SWAP_IN,
 	DONE, RECLAIM, HINT, CHAIN, ATTACH, DETACH, RESET, CLIENT_ADD,
-	CLIENT_DEL, TIME, CANCEL, LATE, CLEAN, NR_KINDS
+	CLIENT_DEL, TIME, CANCEL, LATE, CLEAN, OFFLINE, ONLINE, NR_KINDS
 };
 
 /** struct op - a command: enum kind, and up to three arguments */

@@ -10,7 +10,7 @@ static const char *const kind_name[NR_KINDS] = {
 	"alloc", "publish", "lookup", "pin", "unpin", "drop", "touch",
 	"swap_out", "swap_in", "done", "reclaim", "hint", "chain", "attach",
 	"detach", "reset", "client_add", "client_del", "time",
-	"detach_cancel", "io_late", "clean"
+	"detach_cancel", "io_late", "clean", "frames_offline", "frames_online"
 };
 
 void print_op(const struct op *op)
@@ -123,6 +123,14 @@ void do_op(const struct op *op)
 	case CANCEL:
 		sim_detach_cancel(&pool);
 		break;
+	case OFFLINE:
+		sim_free_unit(&pool, pool.nr_frames);
+		sim_cold_frames(&pool, op->b);
+		sim_frames_offline(&pool, op->a, pool.unit, op->b);
+		break;
+	case ONLINE:
+		sim_frames_online(&pool, op->a, pool.unit);
+		break;
 	default:
 		ref_op(op);
 	}
@@ -208,6 +216,12 @@ u32 all_ops(struct op *ops, const struct shape *sh)
 	if (!pool.nr_slots)
 		for (k = 1; k <= sh->slots; k++)
 			ADD(ATTACH, k);
+	for (i = sh->frames - sh->elastic; i < sh->frames; i += pool.unit) {
+		ADD(OFFLINE, i, 0);
+		ADD(OFFLINE, i, KVMM_OFFLINE_HARD);
+		if (pool.frame[i] == M_OFFLINE)
+			ADD(ONLINE, i);
+	}
 	ADD(RESET);
 	ADD(TIME);
 	return n;

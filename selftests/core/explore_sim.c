@@ -8,4 +8,5 @@
 #include "sim_block.c"
 #include "sim_check.c"
 #include "sim_client.c"
+#include "sim_elastic.c"
 #include "sim_move.c"

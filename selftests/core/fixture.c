@@ -57,9 +57,17 @@ void fx_config(struct fx *f, u32 frames, u32 slots)
 /* A pool with all frames online, all slots attached and one client. */
 void fx_open(struct fx *f, u32 frames, u32 slots)
 {
+	fx_open_elastic(f, frames, slots, 0, 0);
+}
+
+/* The same, and its last frames may go offline. */
+void fx_open_elastic(struct fx *f, u32 frames, u32 slots, u32 elastic, u32 unit)
+{
 	u32 first;
 
 	fx_config(f, frames, slots);
+	f->cfg.nr_elastic = elastic;
+	f->cfg.unit_frames = unit;
 	assert_int_equal(kvmm_core_init(&f->c, &f->cfg), 0);
 	fx_check(f);
 	for (first = 0; first < frames; first += KVMM_CORE_BATCH) {

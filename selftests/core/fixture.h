@@ -48,6 +48,8 @@ struct fx {
 
 void fx_config(struct fx *f, u32 frames, u32 slots);
 void fx_open(struct fx *f, u32 frames, u32 slots);
+void fx_open_elastic(struct fx *f, u32 frames, u32 slots, u32 elastic,
+		     u32 unit);
 void fx_close(struct fx *f);
 void fx_check(struct fx *f);
 struct kvmm_pool_stat fx_stat(struct fx *f);
@@ -111,6 +113,7 @@ extern const struct fx_tests client_tests;
 extern const struct fx_tests index_tests;
 extern const struct fx_tests detach_tests;
 extern const struct fx_tests late_tests;
+extern const struct fx_tests elastic_tests;
 extern const struct fx_tests state_tests;
 extern const struct fx_tests note_tests;
 extern const struct fx_tests clean_tests;

@@ -9,7 +9,7 @@ $(O)/selftests/core/unit: $(call core_test_o,unit fixture) $(patsubst \
 		%.c,$(O)/%.o,$(wildcard selftests/core/test_*.c)) $(core_obj)
 	$(CC) $(LDFLAGS) $^ -lcmocka -o $@
 
-core_sim := sim sim_check sim_block sim_client sim_move
+core_sim := sim sim_check sim_block sim_client sim_elastic sim_move
 $(O)/selftests/core/property: \
 		$(call core_test_o,property drive $(core_sim)) $(core_obj)
 	$(CC) $(LDFLAGS) $^ -o $@

@@ -103,6 +103,8 @@ void sim_open(struct sim *s, const struct kvmm_core_config *cfg)
 	s->what = "init";
 	s->now = 1000;
 	s->nr_frames = cfg->nr_frames;
+	s->nr_elastic = cfg->nr_elastic;
+	s->unit = cfg->nr_elastic ? cfg->unit_frames : 1;
 	s->nr_holds = cfg->nr_holds;
 	s->quarantine_ms = cfg->quarantine_ms;
 	for (i = 0; i < SIM_SLOTS; i++)
@@ -423,6 +425,20 @@ static u32 evict_one(struct sim *s)
 	return KVMM_NONE;
 }
 
+/* Frames that stay first; of those that may go, the lowest. */
+static u32 must_take(const struct sim *s)
+{
+	u32 f, floor = s->nr_frames - s->nr_elastic;
+
+	for (f = 0; f < floor; f++)
+		if (s->frame[f] == M_UNUSED)
+			return KVMM_NONE;
+	for (f = floor; f < s->nr_frames; f++)
+		if (s->frame[f] == M_UNUSED)
+			return f;
+	return KVMM_NONE;
+}
+
 /*
  * The core took @got for a block, or none (KVMM_NONE): free frames first, then
  * rested ones, then a victim's.  Returns whether there was one to be had.
@@ -448,6 +464,10 @@ bool m_take_frame(struct sim *s, u32 got)
 	sim_assert(s, got < s->nr_frames);
 	if (unused) {
 		sim_assert(s, s->frame[got] == M_UNUSED);
+		if (must_take(s) == KVMM_NONE)
+			sim_assert(s, got < s->nr_frames - s->nr_elastic);
+		else
+			sim_assert(s, got == must_take(s));
 	} else if (rested) {
 		sim_assert(s, m_in(&s->rest, got) && s->now >= s->due[got]);
 		m_remove(&s->rest, got);

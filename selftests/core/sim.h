@@ -114,6 +114,8 @@ struct sim {
 	struct m_io io[SIM_BLOCKS];
 	u32 nr_io;
 	u32 nr_frames;
+	u32 nr_elastic;
+	u32 unit;
 	u32 nr_slots;
 	u32 nr_holds;
 	u32 extra_used;
@@ -175,7 +177,7 @@ u32 m_place(const struct m_order *o, u32 i);
 void sim_compare(struct sim *s);
 void sim_compare_all(struct sim *s);
 
-/* sim_block.c, sim_client.c, sim_move.c: commands, given to both */
+/* sim_block.c, sim_client.c, sim_elastic.c, sim_move.c: commands, given to both */
 void sim_alloc(struct sim *s, u32 client, u32 parts, u32 n,
 	       struct kvmm_block_ref *refs);
 void sim_publish(struct sim *s, u32 client, u32 flags, struct kvmm_cursor *cur,
@@ -196,6 +198,9 @@ void sim_reset(struct sim *s);
 u32 sim_client_add(struct sim *s);
 void sim_client_del(struct sim *s, u32 client);
 void sim_frames_online(struct sim *s, u32 first, u32 n);
+int sim_frames_offline(struct sim *s, u32 first, u32 n, u32 flags);
+void sim_free_unit(struct sim *s, u32 below);
+void sim_cold_frames(struct sim *s, u32 flags);
 
 int sim_swap_out(struct sim *s, u64 handle, u32 flags);
 int sim_swap_in(struct sim *s, u32 client, u64 handle, u32 flags);

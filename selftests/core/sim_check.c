@@ -15,6 +15,7 @@ static void gauges(struct sim *s, struct kvmm_pool_stat *st)
 	st->epoch = s->epoch;
 	st->block_size = SIM_BLOCK_SIZE;
 	st->nr_frames = s->nr_frames;
+	st->nr_elastic = s->nr_elastic;
 	st->nr_slots = s->nr_slots;
 	st->degraded = s->degraded;
 	st->slots_free = m_free_slots(s);

@@ -99,6 +99,13 @@ static void takes_at_most_160_bytes_a_block(void **state)
 			fail_msg("%u frames, %u slots: %llu bytes a block",
 				 size[i][0], size[i][1],
 				 (unsigned long long)(bytes / blocks));
+		f.cfg.nr_elastic = size[i][0];
+		f.cfg.unit_frames = 1;
+		bytes = kvmm_core_bytes(&f.cfg);
+		if (bytes > 160 * blocks + 65536)
+			fail_msg("%u elastic frames, %u slots: %llu bytes a block",
+				 size[i][0], size[i][1],
+				 (unsigned long long)(bytes / blocks));
 	}
 }
 

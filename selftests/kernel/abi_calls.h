@@ -48,6 +48,7 @@ union arg {
 	struct kvmm_swap swap;
 	struct kvmm_events events;
 	struct kvmm_export export;
+	struct kvmm_lease lease;
 	unsigned char bytes[8192];
 };
 
@@ -126,6 +127,11 @@ static void set_end(union arg *a)
 static void set_reclaim(union arg *a)
 {
 	a->reclaim.keep = FRAMES;
+}
+
+static void set_lease(union arg *a)
+{
+	a->lease.count = 1;
 }
 
 static void set_swap(union arg *a)
@@ -238,6 +244,9 @@ static const struct call calls[] = {
 	CALL(KVMM_EXPORT, kvmm_export, .bound = true, .set = set_export,
 	     .flags = KVMM_EXPORT_RDONLY,
 	     .reserved = AT(kvmm_export, __reserved)),
+	CALL(KVMM_LEASE, kvmm_lease, .bound = true, .set = set_lease,
+	     .flags = KVMM_LEASE_END,
+	     .reserved = AT(kvmm_lease, __reserved)),
 };
 #pragma GCC diagnostic pop
 

@@ -212,6 +212,32 @@ int kt_load(struct kt *t, uint64_t id);
 /* Loads id ... id + n - 1: how many were hits, or the first error. */
 int kt_load_all(struct kt *t, uint64_t id, uint32_t n);
 
+/* ---- memory pressure (kt_elastic.c) ---- */
+
+/* A pool of units of 2 MiB, the last @elastic of @units may be given back. */
+#define KT_UNIT		(2U << 20)
+struct kvmm_pool_create kt_elastic_spec(const char *name, uint32_t block_size,
+					uint32_t units, uint32_t elastic,
+					uint32_t nr_slots);
+
+int kt_lease(struct kt *t, uint32_t first, uint32_t count, uint32_t flags,
+	     uint32_t *done);
+
+/*
+ * Asks all pools for their memory until each has given what it can: a pool of
+ * the caller's own gave all its free memory meanwhile, twice.
+ */
+int kt_squeeze(void);
+
+/* Asks until @chunks leased chunks of the pool are asked back. */
+int kt_want(struct kt *t, uint32_t chunks);
+
+/* Parameter pressure_ms of the module; returns what it was. */
+long kt_pressure_ms(long ms);
+
+/* A line of /proc/meminfo in KiB. */
+long kt_meminfo(const char *name);
+
 /* ---- a slow or failing disk (kt_nullb.c) ---- */
 
 /*

@@ -9,6 +9,10 @@ KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_cgroup kt_nullb kt_dm kt_ring kt_
 KT_PROG := abi abi_addr pool access limits cgroup populate block order share arena swap area \
 	freeze uring flight late faults event writeback failnth kill race fuzz dmabuf trace sysfs life
 
+# memory pressure
+KT_SUP  += kt_elastic
+KT_PROG := elastic lease shrink $(KT_PROG)
+
 # for machines of their own: numa of two nodes
 KT_MORE := numa
 

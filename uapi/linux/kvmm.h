@@ -217,10 +217,10 @@ struct kvmm_info {
  *	that is not there or has no memory that can be pinned is -EINVAL, and so
  *	are, without KVMM_POOL_NODES_PREFER, nodes that the creator's cpuset
  *	forbids altogether.  0: the node of who populates
- * @nr_elastic: the last frames of the arena, a multiple of @chunk_frames,
- *	that are given back to the system when it is short of memory, and
- *	taken again later.  The frames before them, and those of chunks that
- *	a client holds a lease on, stay
+ * @nr_elastic: the last frames of the arena, a multiple of @chunk_frames as
+ *	@nr_frames then is too, that are given back to the system when it is
+ *	short of memory, and taken again later.  The frames before them, and
+ *	those of chunks that a client holds a lease on, stay
  * @chunk_frames: frames of a chunk, the unit of leases: a power of two, not
  *	smaller than a huge page; 0: a default; out: what it is
  * @clean_low: when less than this share of the frames online, in permille, is
