@@ -15,7 +15,7 @@
 #define FRAMES	64
 #define SLOTS	64
 #define N	32		/* commands in flight */
-#define DELAY	200000		/* us, of each I/O */
+#define DELAY	(200000 * kt_slow())	/* us, of each I/O */
 #define POOL	"flight"
 
 FIXTURE(flight) {
@@ -323,7 +323,10 @@ static void nothing(int sig)
 /* A detach that a signal ends leaves an area that works as before. */
 TEST_F(flight, detach_interrupted)
 {
-	struct itimerval soon = { .it_value.tv_usec = DELAY / 4 };
+	struct itimerval soon = {
+		.it_value.tv_sec = DELAY / 4 / 1000000,
+		.it_value.tv_usec = DELAY / 4 % 1000000,
+	};
 	struct sigaction sa = { .sa_handler = nothing };
 	int ret;
 

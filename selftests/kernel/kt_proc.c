@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -109,6 +110,14 @@ void kt_sleep_ms(unsigned int ms)
 
 	while (nanosleep(&ts, &ts) && errno == EINTR)
 		;
+}
+
+unsigned int kt_slow(void)
+{
+	const char *text = getenv("KVMM_SLOW");
+	int times = text ? atoi(text) : 1;
+
+	return times > 0 ? times : 1;
 }
 
 uint64_t kt_now_ms(void)

@@ -162,6 +162,9 @@ bool kt_sigbus(volatile void *addr, bool write);
 void kt_sleep_ms(unsigned int ms);
 uint64_t kt_now_ms(void);
 
+/* How many times slower than usual this machine is, as KVMM_SLOW says. */
+unsigned int kt_slow(void);
+
 /* ---- files and cgroups (kt_cgroup.c) ---- */
 
 /* The first line of a file, or a value for it. */
