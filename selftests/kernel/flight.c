@@ -88,13 +88,16 @@ static int all_out(FIXTURE_DATA(flight) *self)
 /* The commands do not wait for each other, nor does giving them. */
 TEST_F(flight, at_once)
 {
-	uint64_t start = kt_now_ms(), given;
+	uint64_t start = kt_now_ms(), given, busy;
 	int i;
 
 	ASSERT_EQ(0, give(&self->r, self->refs, KVMM_URING_SWAP_OUT,
 			  KVMM_SWAP_DROP));
 	given = kt_now_ms();
-	EXPECT_LT(N / 2, moving(&self->t));
+	busy = moving(&self->t);
+	/* where giving takes as long as the disk, the first are through */
+	if (kt_now_ms() - start < DELAY / 1000)
+		EXPECT_LT(N / 2, busy);
 	for (i = 0; i < N; i++)
 		EXPECT_EQ(1, kt_ring_wait(&self->r, NULL));
 	/* one after the other would take N delays */
