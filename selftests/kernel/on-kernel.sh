@@ -55,6 +55,20 @@ else
 	suite --output "$build/on-$kernel/importer" "$kernel" "$here/importer"
 	cp "$build/on-$kernel/importer/kvmm_importer.ko" "$importer"
 fi
+# the device that imports dma-bufs, for the same kernel
+importer=$build/on-$kernel/kvmm_importer.ko
+if [[ $kernel = [0-9]* ]]; then
+	"$here/build-module.sh" --source "$here/importer" --output "$importer" \
+		--work "$build/on-$kernel/importer" --kdir "$("$top/tools/dist/fetch-kernel.sh" \
+			--build "$build" --kernel "$kernel" --print kdir)"
+else
+	suite --output "$build/on-$kernel/importer" "$kernel" "$here/importer" \
+		>"$build/on-$kernel/importer.log" 2>&1 || {
+		cat "$build/on-$kernel/importer.log" >&2
+		exit 1
+	}
+	cp "$build/on-$kernel/importer/kvmm_importer.ko" "$importer"
+fi
 tests=()
 for p in "${progs[@]}"; do
 	tests+=(--test "$p")
