@@ -27,7 +27,10 @@ unset CC O B V
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 cp "$src"/* "$work/"
-make -s -C "$kdir" M="$work" modules >"$work/log" 2>&1 || {
+set -- make -s -C "$kdir" M="$work" modules
+# BTF of a module is for tracers; headers that bring a vmlinux ask for it.
+command -v pahole >/dev/null 2>&1 || set -- "$@" CONFIG_DEBUG_INFO_BTF_MODULES=
+"$@" >"$work/log" 2>&1 || {
 	cat "$work/log" >&2
 	exit 1
 }
