@@ -62,6 +62,18 @@ static int out(FIXTURE_DATA(faults) *self, int from, int n)
 		       KVMM_SWAP_DROP);
 }
 
+/* A deadline that short may pass while the disk is tried, on a busy machine. */
+static int attach_soon(FIXTURE_DATA(faults) *self, uint32_t timeout_ms)
+{
+	int i, ret = -EBUSY;
+
+	for (i = 0; i < 2000 && (ret == -EBUSY || ret == -ETIMEDOUT); i++) {
+		kt_sleep_ms(i ? 10 : 0);
+		ret = kt_attach_timeout(&self->t, self->disk, timeout_ms);
+	}
+	return ret;
+}
+
 /* With a good disk, everything. */
 static int again(FIXTURE_DATA(faults) *self)
 {
@@ -179,7 +191,7 @@ TEST_F(faults, slow)
 	struct kvmm_pool_stat st;
 
 	ASSERT_EQ(0, kt_detach(&self->t, 0));
-	ASSERT_EQ(0, kt_attach_timeout(&self->t, self->disk, 100));
+	ASSERT_EQ(0, attach_soon(self, 100));
 	if (kt_dm_become("delay", "0 1500"))
 		SKIP(return, "the kernel has no dm-delay");
 	EXPECT_EQ(0, out(self, 0, N));
@@ -252,7 +264,7 @@ TEST_F_TIMEOUT(faults, hangs_again_and_again, 600)
 		ASSERT_EQ(0, pthread_create(&thread[i], NULL, loads, &l[i]));
 	}
 	for (i = 0; i < 6; i++) {
-		EXPECT_EQ(0, kt_attach_timeout(&self->t, self->disk, 40));
+		ASSERT_EQ(0, attach_soon(self, 40));
 		kt_sleep_ms(100);
 		ASSERT_EQ(0, kt_dm_hang(true));
 		kt_sleep_ms(120);
