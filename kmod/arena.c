@@ -177,6 +177,54 @@ void kvmm_arena_punch(struct kvmm_pool *pool, pgoff_t start, pgoff_t end)
 	unmap_mapping_range(inode->i_mapping, from, to - from, 1);
 }
 
+static bool kvmm_folio_poisoned(struct folio *folio, pgoff_t from, pgoff_t to)
+{
+	pgoff_t i;
+
+	if (folio_test_large(folio) && !folio_test_has_hwpoisoned(folio))
+		return false;
+	for (i = from; i < to; i++)
+		if (PageHWPoison(folio_page(folio, i)))
+			return true;
+	return false;
+}
+
+/**
+ * kvmm_frame_poisoned() - has a memory error struck a frame
+ * @pool: the pool
+ * @frame: online, and not to be given back meanwhile
+ *
+ * The kernel's handler marks the page and can do no more: the references that
+ * the pool holds keep it from splitting a huge page or taking the page away.
+ */
+bool kvmm_frame_poisoned(struct kvmm_pool *pool, u32 frame)
+{
+	struct address_space *mapping = kvmm_arena_inode(pool)->i_mapping;
+	unsigned int shift = kvmm_frame_page_shift(pool);
+	pgoff_t index = (pgoff_t)frame << shift;
+	pgoff_t end = index + (1UL << shift);
+	bool bad = false;
+
+	if (!IS_ENABLED(CONFIG_MEMORY_FAILURE))
+		return false;
+	while (!bad && index < end) {
+		struct page *page = find_get_page(mapping, index);
+		struct folio *folio;
+		pgoff_t next;
+
+		/* Of a pool that is being destroyed. */
+		if (!page)
+			break;
+		folio = page_folio(page);
+		next = min(folio_next_index(folio), end);
+		bad = kvmm_folio_poisoned(folio, index - folio->index,
+					  next - folio->index);
+		folio_put(folio);
+		index = next;
+	}
+	return bad;
+}
+
 /**
  * kvmm_arena_bvec() - the pages of a piece of the arena, all of it online
  * @pool: the pool

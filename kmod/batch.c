@@ -8,6 +8,7 @@
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 
+#include "arena.h"
 #include "kvmm_mod.h"
 #include "trace.h"
 
@@ -63,6 +64,30 @@ static void kvmm_unpin_untold(struct kvmm_client *client,
 	mutex_unlock(&pool->lock);
 }
 
+/* Blocks in frames that a memory error has struck are not handed out. */
+static u32 kvmm_alloc_sound(struct kvmm_client *client,
+			    struct kvmm_block_ref *refs, u32 n)
+{
+	struct kvmm_pool *pool = client->pool;
+	struct kvmm_block_ref bad;
+	u32 good = 0;
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		if (!kvmm_frame_poisoned(pool, refs[i].frame)) {
+			refs[good++] = refs[i];
+			continue;
+		}
+		bad = refs[i];
+		if (kvmm_pool_lock(pool))
+			continue;
+		kvmm_core_frame_retire(&pool->core, bad.handle);
+		kvmm_core_unpin(&pool->core, client->id, &bad, 1);
+		mutex_unlock(&pool->lock);
+	}
+	return good;
+}
+
 /*
  * Allocate at most a batch and hand it to user memory.  Blocks whose handles
  * the caller will never see are given back.
@@ -76,18 +101,22 @@ static int kvmm_alloc_batch(struct kvmm_client *client, u32 nr_parts,
 	int ret;
 
 	mutex_lock(&client->lock);
-	ret = kvmm_pool_lock(pool);
-	if (ret)
-		goto out;
-	memset(refs, 0, n * sizeof(*refs));
-	lost = pool->core.stat.evicted + pool->core.stat.purged;
-	ret = kvmm_core_alloc(&pool->core, client->id, nr_parts,
-			      kvmm_pool_now(pool), refs, n);
-	if (ret < 0 ||
-	    pool->core.stat.evicted + pool->core.stat.purged != lost)
-		kvmm_elastic_miss(pool);
-	kvmm_writeback_kick(pool);
-	mutex_unlock(&pool->lock);
+	do {
+		ret = kvmm_pool_lock(pool);
+		if (ret)
+			goto out;
+		memset(refs, 0, n * sizeof(*refs));
+		lost = pool->core.stat.evicted + pool->core.stat.purged;
+		ret = kvmm_core_alloc(&pool->core, client->id, nr_parts,
+				      kvmm_pool_now(pool), refs, n);
+		if (ret < 0 ||
+		    pool->core.stat.evicted + pool->core.stat.purged != lost)
+			kvmm_elastic_miss(pool);
+		kvmm_writeback_kick(pool);
+		mutex_unlock(&pool->lock);
+		if (ret > 0)
+			ret = kvmm_alloc_sound(client, refs, ret);
+	} while (!ret);
 	if (ret > 0 && copy_to_user(user, refs, ret * sizeof(*refs))) {
 		kvmm_unpin_untold(client, refs, ret);
 		ret = -EFAULT;

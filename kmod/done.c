@@ -121,6 +121,8 @@ static void kvmm_op_arrived(struct kvmm_op *op)
 	if (!op->err)
 		kvmm_hist_add(&pool->hist[op->write ? KVMM_HIST_LATENCY_OUT :
 					  KVMM_HIST_LATENCY_IN], us);
+	if (op->err == -EHWPOISON)
+		kvmm_core_frame_retire(&pool->core, op->io.handle);
 	if (op->write) {
 		kvmm_core_write_done(&pool->core, op->io.handle, op->err,
 				     op->crc);
@@ -148,7 +150,7 @@ static void kvmm_op_tell(struct kvmm_op *op, bool good,
 	int err = 0;
 
 	if (!good)
-		err = op->write ? -EIO : -ESTALE;
+		err = op->write && op->err != -EHWPOISON ? -EIO : -ESTALE;
 	list_for_each_entry_safe(w, next, &op->waiters, node) {
 		kvmm_cmd_entry(w->cmd, w->entry, err);
 		kvmm_cmd_put(w->cmd, ended);

@@ -268,6 +268,10 @@ static void kvmm_op_submit(struct kvmm_op *op)
 		ret = -ETIMEDOUT;
 		goto ended;
 	}
+	if (kvmm_frame_poisoned(pool, op->io.frame)) {
+		ret = -EHWPOISON;
+		goto ended;
+	}
 	old = override_creds(area->cred);
 	if (op->write)
 		ret = file->f_op->write_iter(&op->iocb, &iter);

@@ -260,6 +260,7 @@ static struct kvmm_pool_attr kvmm_pool_files[] = {
 	KVMM_U64("given_back", given_back),
 	KVMM_U64("taken_again", taken_again),
 	KVMM_U64("shrinks", shrinks),
+	KVMM_U64("frames_poisoned", frames_poisoned),
 	KVMM_U64("slots_free", slots_free),
 	KVMM_U64("blocks_free", blocks[KVMM_FREE]),
 	KVMM_U64("blocks_filling", blocks[KVMM_FILLING]),

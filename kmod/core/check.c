@@ -50,8 +50,11 @@ static const char *check_block(const struct kvmm_core *c, u32 i,
 	}
 	CHECK(frame == (b->state != KVMM_SWAPPED));
 	CHECK(slot == (b->state >= KVMM_WRITING));
-	CHECK(!frame || (frame_at(c, b->frame)->link == KVMM_FRAME_USED &&
-			 frame_at(c, b->frame)->block == i));
+	CHECK(!frame || frame_at(c, b->frame)->block == i);
+	if (frame && frame_at(c, b->frame)->link == KVMM_FRAME_BAD)
+		CHECK(b->flags & KVMM_B_DOOMED);
+	else
+		CHECK(!frame || frame_at(c, b->frame)->link == KVMM_FRAME_USED);
 	CHECK(!slot || slot_at(c, b->slot)->block == i);
 	err = check_pins(c, b, i, t);
 	if (err)
@@ -164,7 +167,8 @@ static const char *check_elastic(const struct kvmm_core *c, u32 *spare)
 			CHECK(bits_test(&c->spare, e + k) ==
 			      (link == KVMM_FRAME_SPARE));
 			free += link == KVMM_FRAME_SPARE;
-			online += link != KVMM_FRAME_OFFLINE;
+			online += link != KVMM_FRAME_OFFLINE &&
+				  link != KVMM_FRAME_GONE;
 		}
 		CHECK(bits_test(&c->spare_units, e >> c->unit_shift) ==
 		      (free == unit));
@@ -198,7 +202,8 @@ static const char *check_free(const struct kvmm_core *c, const struct tally *t)
 		CHECK(n++ < c->frames_quarantined);
 	CHECK(n == c->frames_quarantined);
 	for (n = 0, i = 0; i < c->cfg.nr_frames; i++)
-		n += frame_at(c, i)->link != KVMM_FRAME_OFFLINE;
+		n += frame_at(c, i)->link != KVMM_FRAME_OFFLINE &&
+		     frame_at(c, i)->link != KVMM_FRAME_GONE;
 	CHECK(n == c->frames_online);
 	CHECK(t->frames + c->frames_free + c->frames_quarantined == n);
 	for (n = c->nr_slots - c->next_slot, i = c->free_slot;

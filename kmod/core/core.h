@@ -134,6 +134,8 @@ struct kvmm_frame {
 #define KVMM_FRAME_OFFLINE	0xfffffffeU
 #define KVMM_FRAME_USED		0xfffffffdU
 #define KVMM_FRAME_SPARE	0xfffffffcU	/* free, and may go offline */
+#define KVMM_FRAME_BAD		0xfffffff9U	/* in use, for the last time */
+#define KVMM_FRAME_GONE		0xfffffff8U	/* never used again */
 
 /**
  * struct kvmm_slot - one slot of the area
@@ -461,6 +463,18 @@ bool kvmm_core_frame_is_online(const struct kvmm_core *c, u32 frame);
  * in quarantine)
  */
 u32 kvmm_core_frames_used(const struct kvmm_core *c);
+
+/*
+ * kvmm_core_frame_retire() - memory of a block's frame is broken
+ * @handle: the block that has the frame
+ *
+ * The block becomes a miss at once, but for one that is CLEAN and idle, which is
+ * still in its slot.  When it lets go of the frame, that counts as online no
+ * more and is never used again; its done call, with -EHWPOISON where the move
+ * was not made, comes as ever.
+ * Return: 0, or -ESTALE: no such block, or it has no frame.
+ */
+int kvmm_core_frame_retire(struct kvmm_core *c, u64 handle);
 
 /* kvmm_core_reset() - new epoch; returns its number */
 u64 kvmm_core_reset(struct kvmm_core *c);

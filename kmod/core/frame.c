@@ -3,7 +3,8 @@
  * Frames: pieces of the arena.  Offline, free, in use by a block, or resting
  * in quarantine after the client that was filling them died: a device may
  * still be writing into those.  Free ones are in a list, or, where they may go
- * offline again, in a set (elastic.c).
+ * offline again, in a set (elastic.c).  One whose memory is broken is never used
+ * again.
  */
 #include "internal.h"
 
@@ -45,11 +46,45 @@ u32 kvmm_core_frames_used(const struct kvmm_core *c)
 	return c->frames_online - c->frames_free - c->frames_quarantined;
 }
 
+int kvmm_core_frame_retire(struct kvmm_core *c, u64 handle)
+{
+	struct kvmm_block *b;
+	struct kvmm_frame *f;
+	u32 i;
+
+	b = block_get(c, handle, &i);
+	if (!b || b->frame == KVMM_NONE)
+		return -ESTALE;
+	f = frame_at(c, b->frame);
+	if (f->link == KVMM_FRAME_BAD)
+		return 0;
+	f->link = KVMM_FRAME_BAD;
+	c->stat.frames_poisoned++;
+	if (b->flags & KVMM_B_DOOMED)
+		return 0;
+	if (b->state == KVMM_CLEAN && !b->pins && !c->detaching) {
+		block_drop_frame(c, b, i);
+		return 0;
+	}
+	if (b->state != KVMM_FILLING)
+		block_note(c, b, i, KVMM_NOTE_UNREADABLE);
+	block_kill(c, b, i, KVMM_END_LOST);
+	return 0;
+}
+
+void frame_bury(struct kvmm_core *c, u32 frame)
+{
+	frame_at(c, frame)->link = KVMM_FRAME_GONE;
+	c->frames_online--;
+	if (frame >= c->first_elastic)
+		c->elastic_online--;
+}
+
 void frame_quarantine(struct kvmm_core *c, u32 frame, u64 now)
 {
 	struct kvmm_frame *f = frame_at(c, frame);
 
-	if (!c->cfg.quarantine_ms) {
+	if (!c->cfg.quarantine_ms || f->link == KVMM_FRAME_BAD) {
 		frame_put(c, frame);
 		return;
 	}

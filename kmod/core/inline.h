@@ -111,11 +111,17 @@ static inline void lru_add_behind(struct kvmm_core *c, struct kvmm_block *b,
 /* A frame that may go offline becomes free; the first that is free is taken. */
 void elastic_put(struct kvmm_core *c, u32 frame);
 u32 elastic_take(struct kvmm_core *c);
+/* Its last block is through with a frame whose memory is broken. */
+void frame_bury(struct kvmm_core *c, u32 frame);
 
 static inline void frame_put(struct kvmm_core *c, u32 frame)
 {
 	struct kvmm_frame *f = frame_at(c, frame);
 
+	if (unlikely(f->link == KVMM_FRAME_BAD)) {
+		frame_bury(c, frame);
+		return;
+	}
 	core_bug_on(f->link != KVMM_FRAME_USED);
 	c->frames_free++;
 	if (unlikely(frame >= c->first_elastic)) {

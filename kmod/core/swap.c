@@ -263,8 +263,9 @@ void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc)
 	c->writing--;
 	late_done(c, b, i);
 	if (err) {
-		c->stat.write_errors++;
-		c->degraded = true;
+		/* Of the memory, not of the area. */
+		c->stat.write_errors += err != -EHWPOISON;
+		c->degraded |= err != -EHWPOISON;
 		if (b->flags & KVMM_B_EVICTING)
 			block_stop_evicting(c, b, i);
 		slot_unlink(c, &c->slots_clean, b->slot);
@@ -310,7 +311,7 @@ void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err)
 	if (err == -EBADMSG)
 		c->stat.checksum_errors++;
 	else
-		c->stat.read_errors++;
+		c->stat.read_errors += err != -EHWPOISON;
 	/* A doomed one was lost before. */
 	if (!(b->flags & KVMM_B_DOOMED))
 		block_note(c, b, i, KVMM_NOTE_UNREADABLE);

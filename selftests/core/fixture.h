@@ -114,6 +114,7 @@ extern const struct fx_tests index_tests;
 extern const struct fx_tests detach_tests;
 extern const struct fx_tests late_tests;
 extern const struct fx_tests elastic_tests;
+extern const struct fx_tests retire_tests;
 extern const struct fx_tests state_tests;
 extern const struct fx_tests note_tests;
 extern const struct fx_tests clean_tests;

@@ -26,6 +26,7 @@ int main(void)
 		&order_tests,  &swap_tests,    &slot_tests,    &reclaim_tests,
 		&detach_tests, &client_tests,  &index_tests,   &state_tests,
 		&note_tests,   &late_tests,    &clean_tests,   &elastic_tests,
+		&retire_tests,
 	};
 	struct CMUnitTest all[256];
 	size_t i, nr = 0;

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Frames whose memory is broken: retired with blocks in every state, and never
+ * used again.
+ */
+#include "fixture.h"
+
+/* All frames that can be had now; none of them is @bad. */
+static u32 all_but(struct fx *f, u32 bad)
+{
+	struct kvmm_block_ref refs[KVMM_CORE_BATCH];
+	u32 n = 0;
+
+	while (kvmm_core_alloc(&f->c, f->me, 1, f->now, refs + n, 1) == 1) {
+		assert_int_not_equal(refs[n].frame, bad);
+		n++;
+		assert_true(n < KVMM_CORE_BATCH);
+	}
+	kvmm_core_unpin(&f->c, f->me, refs, n);
+	fx_check(f);
+	return n;
+}
+
+static u32 frame_of(struct fx *f, u64 handle)
+{
+	struct kvmm_block_ref ref = { .handle = handle };
+
+	kvmm_core_query(&f->c, f->now, &ref, 1);
+	return ref.frame;
+}
+
+static void gone(struct fx *f, u32 bad, u32 frames)
+{
+	fx_check(f);
+	assert_int_equal(fx_stat(f).frames_poisoned, 1);
+	assert_int_equal(fx_stat(f).frames_online, frames - 1);
+	assert_true(kvmm_core_frame_is_online(&f->c, bad));
+	/* what has memory already does not come online again */
+	assert_int_equal(kvmm_core_frames_online(&f->c, 0, frames), 0);
+	assert_int_equal(all_but(f, bad), frames - 1);
+}
+
+static void filling(void **state)
+{
+	struct kvmm_block_ref ref = { 0 };
+	struct fx f;
+	u32 bad;
+
+	(void)state;
+	fx_open(&f, 4, 4);
+	assert_int_equal(kvmm_core_alloc(&f.c, f.me, 1, f.now, &ref, 1), 1);
+	bad = ref.frame;
+	assert_int_equal(kvmm_core_frame_retire(&f.c, ref.handle), 0);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, ref.handle), 0);
+	fx_check(&f);
+	/* it can't be published, and stays until it is let go of */
+	assert_int_equal(fx_stat(&f).frames_online, 4);
+	kvmm_core_unpin(&f.c, f.me, &ref, 1);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, ref.handle), -ESTALE);
+	gone(&f, bad, 4);
+	fx_close(&f);
+}
+
+static void resident(void **state)
+{
+	struct fx f;
+	u64 h;
+	u32 bad;
+
+	(void)state;
+	fx_open(&f, 4, 4);
+	h = fx_block(&f, 1);
+	bad = frame_of(&f, h);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, h), 0);
+	assert_int_equal(fx_query(&f, h), -ESTALE);
+	gone(&f, bad, 4);
+	fx_close(&f);
+}
+
+static void pinned(void **state)
+{
+	struct fx f;
+	u64 h;
+	u32 bad;
+
+	(void)state;
+	fx_open(&f, 4, 4);
+	h = fx_block(&f, 1);
+	bad = frame_of(&f, h);
+	assert_int_equal(fx_pin(&f, h), 0);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, h), 0);
+	fx_check(&f);
+	assert_int_equal(fx_stat(&f).frames_online, 4);
+	{
+		struct kvmm_block_ref ref = { .handle = h };
+
+		kvmm_core_unpin(&f.c, f.me, &ref, 1);
+		assert_int_equal(ref.result, 0);
+	}
+	gone(&f, bad, 4);
+	fx_close(&f);
+}
+
+/* What is in its slot as well is not lost. */
+static void clean(void **state)
+{
+	struct fx f;
+	u64 h;
+	u32 bad;
+
+	(void)state;
+	fx_open(&f, 4, 4);
+	h = fx_block(&f, 1);
+	fx_out(&f, h, 0);
+	bad = frame_of(&f, h);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, h), 0);
+	assert_int_equal(fx_query(&f, h), KVMM_SWAPPED);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, h), -ESTALE);
+	gone(&f, bad, 4);
+	fx_close(&f);
+}
+
+/* Found before it was written: nothing is said of the area. */
+static void writing(void **state)
+{
+	static const u32 flags[] = { 0, KVMM_SWAP_DROP };
+	struct kvmm_io io;
+	struct fx f;
+	size_t k;
+	u64 h;
+
+	(void)state;
+	for (k = 0; k < 2; k++) {
+		fx_open(&f, 4, 4);
+		h = fx_block(&f, 1);
+		assert_int_equal(kvmm_core_swap_out(&f.c, h, flags[k], f.now,
+						    &io), KVMM_IO_ISSUE);
+		assert_int_equal(kvmm_core_frame_retire(&f.c, h), 0);
+		fx_check(&f);
+		kvmm_core_write_done(&f.c, h, -EHWPOISON, 0);
+		assert_int_equal(fx_query(&f, h), -ESTALE);
+		assert_int_equal(fx_stat(&f).degraded, 0);
+		assert_int_equal(fx_stat(&f).write_errors, 0);
+		assert_int_equal(fx_stat(&f).swap_outs, 0);
+		assert_int_equal(fx_stat(&f).slots_free, 4);
+		gone(&f, io.frame, 4);
+		fx_close(&f);
+	}
+}
+
+static void reading(void **state)
+{
+	struct kvmm_io io;
+	struct fx f;
+	u64 h;
+
+	(void)state;
+	fx_open(&f, 4, 4);
+	h = fx_block(&f, 1);
+	fx_out(&f, h, KVMM_SWAP_DROP);
+	assert_int_equal(kvmm_core_swap_in(&f.c, f.me, h, KVMM_SWAP_PIN,
+					   f.now, &io), KVMM_IO_ISSUE);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, h), 0);
+	fx_check(&f);
+	kvmm_core_read_done(&f.c, h, -EHWPOISON);
+	assert_int_equal(fx_query(&f, h), -ESTALE);
+	assert_int_equal(fx_stat(&f).read_errors, 0);
+	assert_int_equal(fx_stat(&f).pins, 0);
+	gone(&f, io.frame, 4);
+	fx_close(&f);
+}
+
+static void nothing_there(void **state)
+{
+	struct fx f;
+	u64 h;
+
+	(void)state;
+	fx_open(&f, 4, 4);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, 0), -ESTALE);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, 1ULL << 32), -ESTALE);
+	h = fx_block(&f, 1);
+	fx_out(&f, h, KVMM_SWAP_DROP);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, h), -ESTALE);
+	assert_int_equal(fx_stat(&f).frames_poisoned, 0);
+	fx_close(&f);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(filling),
+	cmocka_unit_test(resident),
+	cmocka_unit_test(pinned),
+	cmocka_unit_test(clean),
+	cmocka_unit_test(writing),
+	cmocka_unit_test(reading),
+	cmocka_unit_test(nothing_there),
+};
+
+FX_TESTS(retire_tests, tests);
