@@ -17,7 +17,12 @@ BENCH_FILE   ?= $(B)/bench-swap
 BENCH_BYTES  ?= 1G
 BENCH_ROUNDS ?= 3
 
-.PHONY: bench-run bench-core bench-door bench-swap
+# In the VM; how much, how often and with how many CPUs.
+BENCH_POPULATE        ?= 1024
+BENCH_POPULATE_ROUNDS ?= 5
+BENCH_POPULATE_CPUS   ?= 2
+
+.PHONY: bench-run bench-core bench-door bench-swap bench-populate
 bench-run: bench-core bench-door bench-swap
 
 bench-core: $(O)/selftests/bench/core
@@ -33,3 +38,14 @@ bench-swap: $(O)/selftests/bench/swap
 	@selftests/bench/swap.py $< --file $(BENCH_FILE) \
 		--bytes $(BENCH_BYTES) --rounds $(BENCH_ROUNDS) \
 		$(if $(JSON),--json)
+
+$(O)/selftests/bench/populate: $(O)/selftests/bench/populate.o
+	$(CC) $(LDFLAGS) -static $^ -o $@
+
+bench-populate: $(O)/selftests/bench/populate $(B)/kvmm.ko
+	@$(VM_RUN) --name bench-populate --disk 0 \
+		--cpus $(BENCH_POPULATE_CPUS) \
+		--mem $$(($(BENCH_POPULATE) * 5 / 4 + 512))M \
+		--module $(B)/kvmm.ko --rmmod --test-timeout 1200 --file $< \
+		--label populate --cmd 'populate \
+		$$(($(BENCH_POPULATE) << 20)) $(BENCH_POPULATE_ROUNDS)'
