@@ -170,6 +170,33 @@ static void reading(void **state)
 	fx_close(&f);
 }
 
+/* Nor is it given back with its unit: nobody else should get it either. */
+static void elastic(void **state)
+{
+	struct kvmm_reclaim_count done = { 0 };
+	struct kvmm_block_ref refs[3] = { { 0 } };
+	struct fx f;
+	u32 bad;
+
+	(void)state;
+	fx_open_elastic(&f, 6, 0, 4, 2);
+	assert_int_equal(kvmm_core_alloc(&f.c, f.me, 1, f.now, refs, 3), 3);
+	bad = refs[2].frame;
+	assert_true(bad >= 2);
+	assert_int_equal(kvmm_core_frame_retire(&f.c, refs[2].handle), 0);
+	fx_check(&f);
+	kvmm_core_unpin(&f.c, f.me, refs, 3);
+	fx_check(&f);
+	assert_int_equal(kvmm_core_frames_offline(&f.c, bad & ~1U, 2, 0, f.now,
+						  &done), -EBUSY);
+	assert_int_equal(kvmm_core_frames_offline(&f.c, (bad & ~1U) ^ 6, 2, 0,
+						  f.now, &done), 2);
+	fx_check(&f);
+	assert_int_equal(fx_stat(&f).frames_online, 3);
+	assert_int_equal(all_but(&f, bad), 3);
+	fx_close(&f);
+}
+
 static void nothing_there(void **state)
 {
 	struct fx f;
@@ -193,6 +220,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(clean),
 	cmocka_unit_test(writing),
 	cmocka_unit_test(reading),
+	cmocka_unit_test(elastic),
 	cmocka_unit_test(nothing_there),
 };
 

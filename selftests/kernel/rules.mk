@@ -6,8 +6,9 @@
 KT      := selftests/kernel
 KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_cgroup kt_nullb kt_dm kt_ring kt_export
 # in the order in which they run: what is simple first, life is the last
-KT_PROG := abi abi_addr pool access limits cgroup populate block order share arena swap area \
-	freeze uring flight hwpoison late faults event writeback failnth kill race fuzz dmabuf trace sysfs life
+KT_PROG := abi abi_addr pool access limits cgroup populate block order share arena defence swap area \
+	freeze uring flight hwpoison late faults event writeback failnth kill race fuzz \
+	dmabuf trace sysfs life
 
 # memory pressure
 KT_SUP  += kt_elastic
@@ -43,8 +44,8 @@ kernel-tests: $(KT_BIN) $(KT_MORE_BIN)
 # vm-kernel: those programs.  vm-numa: on two nodes.  vm-replay: a trace and
 # kvmmctl, in the VM and here.  kernel-clang: a second compiler has nothing to
 # say.
-SUITES += vm-kernel vm-numa vm-replay kernel-clang
-.PHONY: suite-vm-kernel suite-vm-numa suite-vm-replay suite-kernel-clang
+SUITES += vm-kernel vm-numa vm-movable vm-replay kernel-clang
+.PHONY: suite-vm-kernel suite-vm-numa suite-vm-movable suite-vm-replay suite-kernel-clang
 
 KT_TESTS ?= $(KT_PROG)
 
@@ -55,6 +56,13 @@ suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko $(KT_IMPORTER)
 		--file kmod/abi:/t/docs --env KVMM_ABI_DOCS=/t/docs \
 		--env KVMM_KO=/t/kvmm.ko \
 		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)
+
+# A machine that keeps memory for movable pages, where none can stay registered.
+suite-vm-movable: $(KT_BIN) $(B)/kvmm.ko
+	@selftests/tap.sh $(B)/results vm-movable $(KT)/vm.sh \
+		$(VM_RUN) --name movable --append movablecore=768M \
+		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
+		--test $(O)/$(KT)/defence --test $(O)/$(KT)/arena
 
 suite-vm-numa: $(KT_MORE_BIN) $(B)/kvmm.ko
 	@selftests/tap.sh $(B)/results vm-numa $(KT)/vm.sh \
