@@ -8,7 +8,7 @@
 
 DT := selftests/door
 DT_PROG := layout move fence cancel fail many parts plan filter hooks \
-	reach
+	reach elastic
 DT_PROG := $(filter $(DT_PROG),$(patsubst $(DT)/test_%.c,%,$(wildcard $(DT)/test_*.c)))
 DT_BIN := $(DT_PROG:%=$(O)/$(DT)/test_%)
 

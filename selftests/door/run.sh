@@ -23,7 +23,7 @@ one()
 for t in "$@"; do
 	one KVMM_TEST_DEVICE=host "$bin/test_$t"
 	case $t in
-	plan | filter | hooks) ;;
+	plan | filter | hooks | elastic) ;;
 	*) one KVMM_TEST_DEVICE=cuda "$bin/test_$t" ;;
 	esac
 done
