@@ -53,7 +53,7 @@ check-debug-um check-debug-x86: check-debug-%: setup-check
 SOAK_ARCH    ?= um
 SOAK_ROUNDS  ?= 1000
 SOAK_SECONDS ?= 300
-SOAK_TESTS   ?= kill race
+SOAK_TESTS   ?= kill race storm
 .PHONY: check-soak
 check-soak: setup-check kernel-tests
 	@$(DEBUG)/build-kernel.sh --arch $(SOAK_ARCH) --build $(B)
@@ -61,7 +61,8 @@ check-soak: setup-check kernel-tests
 		$(DEBUG_RUN) --arch $(SOAK_ARCH) \
 		$(SOAK_TESTS:%=$(O)/$(KT)/%) -- --test-timeout 7200 \
 		--env KVMM_KILL_ROUNDS=$(SOAK_ROUNDS) \
-		--env KVMM_RACE_SECONDS=$(SOAK_SECONDS)
+		--env KVMM_RACE_SECONDS=$(SOAK_SECONDS) \
+		--env KVMM_STORM_SECONDS=$(SOAK_SECONDS)
 
 check-coverage: setup-check
 	@rm -f $(B)/results/coverage.*

@@ -7,7 +7,7 @@ KT      := selftests/kernel
 KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_cgroup kt_nullb kt_dm kt_ring kt_export
 # in the order in which they run: what is simple first, life is the last
 KT_PROG := abi abi_addr pool access limits cgroup populate block order share arena defence swap area \
-	freeze uring flight hwpoison late faults event writeback failnth kill race fuzz \
+	freeze uring flight hwpoison late faults event writeback failnth kill race storm fuzz \
 	dmabuf trace sysfs life
 
 # memory pressure
