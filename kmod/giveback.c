@@ -110,8 +110,15 @@ static bool kvmm_folio_unlock(struct kvmm_unit *u, struct folio *folio)
 	return true;
 }
 
-static bool kvmm_folio_unpinned(struct kvmm_unit *u, struct folio *folio)
+/*
+ * Nor one that a memory error has struck: the kernel could not take it away, and
+ * does not look at the pages of a huge page that is freed.
+ */
+static bool kvmm_folio_may_go(struct kvmm_unit *u, struct folio *folio)
 {
+	if (folio_test_large(folio) ? folio_test_has_hwpoisoned(folio) :
+				      PageHWPoison(&folio->page))
+		return false;
 	return !folio_maybe_dma_pinned(folio);
 }
 
@@ -146,7 +153,7 @@ static bool kvmm_unit_remove(struct kvmm_unit *u)
 	unmap_mapping_range(mapping, (loff_t)start << PAGE_SHIFT,
 			    (loff_t)(end - start) << PAGE_SHIFT, 1);
 	/* From here on nobody can get at the pages, so nobody can pin them. */
-	if (kvmm_unit_walk(u, end, kvmm_folio_unpinned) < end)
+	if (kvmm_unit_walk(u, end, kvmm_folio_may_go) < end)
 		goto unlock;
 	kvmm_arena_allow(pool, -((long)u->frames << shift));
 	kvmm_unit_walk(u, end, kvmm_folio_go);
@@ -267,7 +274,7 @@ static int kvmm_unit_give(struct kvmm_unit *u, u32 flags)
 	if (ret <= 0)
 		return ret;
 	/* Not to lose blocks for nothing. */
-	if (kvmm_unit_walk(u, end, kvmm_folio_unpinned) < end)
+	if (kvmm_unit_walk(u, end, kvmm_folio_may_go) < end)
 		return -EBUSY;
 	ret = kvmm_unit_offline(u, flags);
 	if (ret < 0)

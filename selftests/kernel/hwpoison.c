@@ -179,4 +179,19 @@ TEST_F(hwpoison, not_written)
 	ASSERT_EQ(0, kt_detach(&self->t, KVMM_SWAP_DISCARD));
 }
 
+/* Nobody has come upon it yet: it must not go to the system as if it were good. */
+TEST_F(hwpoison, not_given_back)
+{
+	struct kvmm_pool_create spec =
+		kt_elastic_spec("poisoned", KT_BLOCK, 4, 2, 0);
+	uint32_t unit = spec.nr_frames / 4;
+
+	ASSERT_EQ(0, kt_create_spec(&self->t, &spec));
+	POISON(3 * unit + 5);
+	ASSERT_EQ(0, kt_squeeze());
+	ASSERT_EQ(0, kt_stat(&self->t, &self->st));
+	EXPECT_EQ(unit, self->st.given_back);
+	EXPECT_EQ(3 * unit, self->st.frames_online);
+}
+
 KT_MAIN
