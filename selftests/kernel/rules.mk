@@ -16,6 +16,8 @@ KT_PROG := elastic lease shrink $(KT_PROG)
 
 # for machines of their own: numa of two nodes
 KT_MORE := numa
+# shortage of little memory
+KT_MORE += shortage
 
 KT_BIN  := $(KT_PROG:%=$(O)/$(KT)/%)
 KT_MORE_BIN := $(KT_MORE:%=$(O)/$(KT)/%)
@@ -97,3 +99,12 @@ suite-kernel-clang:
 	@selftests/tap.sh $(B)/results kernel-clang sh -c '\
 		$(MAKE) --no-print-directory VARIANT=clang kernel-tests && \
 		echo "ok 1 - the kernel tests build with clang" && echo 1..1'
+
+# Half of the memory is in a pool, a process needs more than the rest.
+SUITES += vm-shortage
+.PHONY: suite-vm-shortage
+suite-vm-shortage: $(O)/$(KT)/shortage $(B)/kvmm.ko
+	@selftests/tap.sh $(B)/results vm-shortage $(KT)/vm.sh \
+		$(VM_RUN) --name shortage --mem 512M --disk 64M --raw 0 \
+		--module $(B)/kvmm.ko --rmmod --test-timeout 400 \
+		--test $(O)/$(KT)/shortage
