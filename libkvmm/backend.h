@@ -97,6 +97,8 @@ struct kvmm_ops {
 	int (*pool_reset)(struct kvmm_pool *pool, uint64_t *epoch);
 	int (*pool_stat)(struct kvmm_pool *pool, struct kvmm_pool_stat *st);
 	int (*pool_clock)(struct kvmm_pool *pool, uint64_t now_ms);
+	/* arg->done: as asked for now, also with an error */
+	int (*lease)(struct kvmm_pool *pool, struct kvmm_lease *arg);
 	/* Is there memory for all of it, as far as can be told; may be NULL */
 	int (*room)(struct kvmm_pool *pool);
 	/* *done: online from @first on without a gap, also with an error */

@@ -223,6 +223,11 @@ static int kernel_pool_reset(struct kvmm_pool *pool, uint64_t *epoch)
 	return err;
 }
 
+static int kernel_lease(struct kvmm_pool *pool, struct kvmm_lease *arg)
+{
+	return kernel_command(pool->fd, KVMM_LEASE, arg);
+}
+
 static int kernel_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 {
 	return kernel_command(pool->fd, KVMM_POOL_STAT, st);
@@ -284,6 +289,7 @@ const struct kvmm_ops kvmm_kernel_ops = {
 	.pool_reset = kernel_pool_reset,
 	.pool_stat = kernel_pool_stat,
 	.pool_clock = kernel_pool_clock,
+	.lease = kernel_lease,
 	.populate = kernel_populate,
 	.export = kernel_export,
 	.swap_attach = kernel_swap_attach,

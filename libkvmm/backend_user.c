@@ -116,6 +116,26 @@ static int user_pool_reset(struct kvmm_pool *pool, uint64_t *epoch)
 	return err;
 }
 
+/* Memory is never given back, so there is nothing to keep. */
+static int user_lease(struct kvmm_pool *pool, struct kvmm_lease *arg)
+{
+	struct user_pool *up = user_client(pool)->up;
+	unsigned int chunks = (pool->nr_frames - 1) / up->chunk_frames + 1;
+	int err = 0;
+
+	arg->done = 0;
+	if (arg->flags & ~KVMM_LEASE_END || !arg->count ||
+	    (uint64_t)arg->first + arg->count > chunks)
+		return -EINVAL;
+	pthread_mutex_lock(&up->lock);
+	if (up->gone)
+		err = -ENODEV;
+	else
+		arg->done = arg->count;
+	pthread_mutex_unlock(&up->lock);
+	return err;
+}
+
 static int user_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 {
 	struct user_pool *up = user_client(pool)->up;
@@ -129,6 +149,7 @@ static int user_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 		st->checksums = up->area && up->area->checksums;
 		st->events = up->events;
 		st->events_lost = up->events_lost;
+		st->chunk_frames = up->chunk_frames;
 	}
 	pthread_mutex_unlock(&up->lock);
 	return err;
@@ -167,6 +188,7 @@ const struct kvmm_ops kvmm_user_ops = {
 	.pool_reset = user_pool_reset,
 	.pool_stat = user_pool_stat,
 	.pool_clock = user_pool_clock,
+	.lease = user_lease,
 	.room = user_room,
 	.populate = user_populate,
 	.swap_attach = user_swap_attach,

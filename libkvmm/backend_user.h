@@ -65,6 +65,7 @@ struct user_backend {
  * @users: clients and, while it is listed, the list; user_backend.lock
  * @arena: writable mapping of all of it, 2 MiB aligned
  * @arena_bytes: its length
+ * @chunk_frames: frames of a chunk, for leases
  * @arena_fd: sealed memfd
  * @huge: whole huge pages can be had; atomic, falls once
  * @nr_huge: 2 MiB pages that were made; atomic
@@ -98,6 +99,7 @@ struct user_pool {
 
 	unsigned char *arena;
 	size_t arena_bytes;
+	unsigned int chunk_frames;
 	int arena_fd;
 	bool huge;
 	unsigned int nr_huge;

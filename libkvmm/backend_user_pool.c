@@ -17,6 +17,9 @@
 /* Tables from this size on are worth pages of their own, huge ones if any. */
 #define TABLE_MMAP	(1UL << 20)
 
+/* A chunk is not smaller, as with the kernel's backend. */
+#define HUGE_BYTES	(2U << 20)
+
 /* Descriptors are read one by one all over the tables: TLB misses count. */
 static void *table_alloc(void *ctx, size_t bytes)
 {
@@ -85,6 +88,13 @@ static int check_name(const char *name)
 	return 0;
 }
 
+static unsigned int chunk_frames(const struct kvmm_pool_create *arg)
+{
+	return kvmm_core_chunk_frames(arg->block_size, HUGE_BYTES,
+				      arg->nr_frames, arg->nr_elastic,
+				      arg->chunk_frames);
+}
+
 static int check_create(const struct kvmm_pool_create *arg)
 {
 	int err = check_name(arg->name);
@@ -102,6 +112,11 @@ static int check_create(const struct kvmm_pool_create *arg)
 		return -EINVAL;
 	/* There is no thread of ours to do it. */
 	if (arg->clean_high)
+		return -EOPNOTSUPP;
+	if (!chunk_frames(arg))
+		return -EINVAL;
+	/* The memory is this process's own, and the kernel's to swap. */
+	if (arg->nr_elastic)
 		return -EOPNOTSUPP;
 	return arg->policy == KVMM_POLICY_LRU ? 0 : -EOPNOTSUPP;
 }
@@ -155,6 +170,7 @@ static int pool_new(struct kvmm *kv, const struct kvmm_pool_create *arg,
 	up->flags = arg->flags;
 	up->block_shift = (unsigned int)__builtin_ctz(arg->block_size);
 	up->arena_bytes = (size_t)arg->nr_frames << up->block_shift;
+	up->chunk_frames = chunk_frames(arg);
 	pthread_mutex_init(&up->lock, NULL);
 	pthread_rwlock_init(&up->populate, NULL);
 	pthread_condattr_init(&attr);
@@ -253,6 +269,7 @@ int user_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
 	*link = up;
 	ub->nr_pools++;
 	arg->arena_size = up->arena_bytes;
+	arg->chunk_frames = up->chunk_frames;
 	*out = &cl->pool;
 out:
 	pthread_mutex_unlock(&ub->lock);

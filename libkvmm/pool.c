@@ -158,6 +158,8 @@ int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 	arg.quarantine_ms = o.quarantine_ms;
 	arg.clean_low = o.clean_low;
 	arg.clean_high = o.clean_high;
+	arg.nr_elastic = o.nr_elastic;
+	arg.chunk_frames = o.chunk_frames;
 
 	err = kv->ops->pool_create(kv, &arg, &pool);
 	if (err)
@@ -270,6 +272,20 @@ int kvmm_export(struct kvmm_pool *pool, unsigned int first, unsigned int count,
 	if (!pool->kv->ops->export)
 		return kvmm_ret(-EOPNOTSUPP);
 	return kvmm_ret(pool->kv->ops->export(pool, first, count, flags));
+}
+
+long kvmm_lease(struct kvmm_pool *pool, unsigned int first, unsigned int count,
+		unsigned int flags)
+{
+	struct kvmm_lease arg = {
+		.size = sizeof(arg),
+		.flags = flags,
+		.first = first,
+		.count = count,
+	};
+	int err = pool->kv->ops->lease(pool, &arg);
+
+	return arg.done ? (long)arg.done : kvmm_ret(err);
 }
 
 void *kvmm_pool_arena(const struct kvmm_pool *pool, size_t *bytes)

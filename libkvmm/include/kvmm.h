@@ -118,6 +118,9 @@ int kvmm_info(struct kvmm *kv, struct kvmm_info *info);
  * @clean_low: permille; the user backend has no background writeback:
  *	-EOPNOTSUPP where this or @clean_high is not 0
  * @clean_high: permille
+ * @nr_elastic: frames that may be given back; the user backend gives none back:
+ *	-EOPNOTSUPP where this is not 0
+ * @chunk_frames: frames of a chunk, the unit of kvmm_lease(); 0: default
  */
 struct kvmm_pool_opts {
 	size_t size;
@@ -133,6 +136,8 @@ struct kvmm_pool_opts {
 	int populate_threads;
 	unsigned short clean_low;
 	unsigned short clean_high;
+	unsigned int nr_elastic;
+	unsigned int chunk_frames;
 };
 
 /**
@@ -211,6 +216,21 @@ long kvmm_pool_populate(struct kvmm_pool *pool, unsigned int first,
  * RDMA drivers, and mmap(); or -errno: -EOPNOTSUPP on the user backend.
  */
 int kvmm_export(struct kvmm_pool *pool, unsigned int first, unsigned int count,
+		unsigned int flags);
+
+/**
+ * kvmm_lease() - say which chunks of the arena a device has registered
+ * @pool: the pool
+ * @first: first chunk
+ * @count: chunks
+ * @flags: KVMM_LEASE_END, or 0 to take leases
+ *
+ * See struct kvmm_lease; kvmm_pool_stat() tells how many frames a chunk has.
+ * With the user backend, which never gives memory back, it is always granted.
+ * Return: chunks that are as asked for, from @first on without a gap, or why
+ * none is: -EBUSY, -EINVAL, -ENOMEM, -ENODEV.
+ */
+long kvmm_lease(struct kvmm_pool *pool, unsigned int first, unsigned int count,
 		unsigned int flags);
 
 /** kvmm_pool_arena() - the mapped arena; @bytes may be NULL */

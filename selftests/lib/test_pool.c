@@ -494,11 +494,70 @@ static void background_writeback_is_the_kernels(void **state)
 	lt_end(lt, pool, "lt-clean");
 }
 
+static void elastic_frames_are_the_kernels(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm_pool_opts o = small("lt-elastic");
+	struct kvmm_pool *pool;
+	struct kvmm_pool_stat st;
+
+	o.block_size = 65536;
+	o.nr_frames = 96;
+	o.nr_elastic = 33;
+	create_refuses(lt, o, EINVAL);
+	o.nr_elastic = 64;
+	o.chunk_frames = 48;
+	create_refuses(lt, o, EINVAL);
+	o.chunk_frames = 0;
+	if (!lt->kernel) {
+		create_refuses(lt, o, EOPNOTSUPP);
+		return;
+	}
+	pool = lt_create(lt, &o);
+	assert_int_equal(kvmm_pool_stat(pool, &st), 0);
+	assert_int_equal(st.nr_elastic, 64);
+	assert_int_equal(st.chunk_frames, 32);
+	lt_end(lt, pool, "lt-elastic");
+}
+
+static void leases(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm_pool_opts o = small("lt-lease");
+	struct kvmm_pool *pool, *reader;
+	struct kvmm_pool_stat st;
+
+	o.block_size = 65536;
+	o.nr_frames = 96;
+	o.chunk_frames = 32;
+	pool = lt_create(lt, &o);
+	assert_int_equal(kvmm_pool_stat(pool, &st), 0);
+	assert_int_equal(st.chunk_frames, 32);
+	assert_int_equal(kvmm_lease(pool, 0, 3, 0), 3);
+	assert_int_equal(kvmm_lease(pool, 1, 1, 0), 1);
+	assert_fails(kvmm_lease(pool, 0, 4, 0), EINVAL);
+	assert_fails(kvmm_lease(pool, 3, 1, 0), EINVAL);
+	assert_fails(kvmm_lease(pool, 0, 0, 0), EINVAL);
+	assert_fails(kvmm_lease(pool, 0, 1, 8), EINVAL);
+	assert_int_equal(kvmm_pool_open(lt->kv, "lt-lease", KVMM_POOL_RDONLY,
+					&reader), 0);
+	assert_int_equal(kvmm_lease(reader, 2, 1, 0), 1);
+	assert_int_equal(kvmm_lease(pool, 0, 3, KVMM_LEASE_END), 3);
+	assert_int_equal(kvmm_lease(pool, 0, 3, KVMM_LEASE_END), 3);
+	kvmm_pool_close(reader);
+	assert_int_equal(kvmm_pool_destroy(lt->kv, "lt-lease",
+					   KVMM_POOL_FORCE), 0);
+	assert_fails(kvmm_lease(pool, 0, 1, 0), ENODEV);
+	kvmm_pool_close(pool);
+}
+
 int main(void)
 {
 	static const struct lt_test tests[] = {
 		LT_TEST(create_checks_options),
 		LT_TEST(background_writeback_is_the_kernels),
+		LT_TEST(elastic_frames_are_the_kernels),
+		LT_TEST(leases),
 		LT_TEST(arena_is_mapped),
 		LT_TEST_ON(memfd_is_sealed, LT_USER),
 		LT_TEST(populate_in_parts),

@@ -129,6 +129,13 @@ def errors(trace):
         bad(['pool', 'create', 'a', '--block-size', '64K', '--frames', '8',
              '--clean', text], ' pool create: --clean: LOW is at most HIGH, '
             'and HIGH at most 1000')
+    for more, text in ((['--elastic', '9'], 'there are only 8 frames'),
+                       (['--elastic', '4', '--chunk', '8'], 'frames and '
+                        'elastic frames must be whole chunks of 8')):
+        bad(['pool', 'create', 'a', '--block-size', '1M', '--frames', '8',
+             *more], f' pool create: --elastic: {text}')
+    bad(['pool', 'create', 'a', '--block-size', '1M', '--frames', '8',
+         '--chunk', '3'], ' pool create: --chunk: 3 is not a power of two')
     bad(['pool', 'events', 'a', '--type', ''],
         ' pool events: --type: no type is given')
     bad(['-x', 'stat'], f': unknown option -x{see}')

@@ -51,6 +51,12 @@ run 0 pool create two --block-size 2M --frames 8 --slots 16 --swap "$swap" \
 	[ "$(cat /sys/kernel/kvmm/pools/two/clean_low)" -eq 100 ] &&
 	[ "$(cat /sys/kernel/kvmm/pools/two/clean_high)" -eq 250 ]
 result $? 'pool create with a swap area, JSON'
+run 0 pool create soft --block-size 1M --frames 8 --elastic 6 --chunk 2 &&
+	[ "$(cat /sys/kernel/kvmm/pools/soft/nr_elastic)" -eq 6 ] &&
+	[ "$(cat /sys/kernel/kvmm/pools/soft/chunk_frames)" -eq 2 ] &&
+	run 0 pool show soft && has 'given back to the system' &&
+	run 0 pool destroy soft
+result $? 'pool create with elastic frames'
 [ "$(stat -c %s "$swap")" -eq 33554432 ]
 result $? 'the swap file has the size of its slots'
 run 1 pool create three --block-size 2M --frames 8 --slots 16 --swap "$swap" &&

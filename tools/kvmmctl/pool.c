@@ -45,6 +45,11 @@ static const struct opt create_opts[] = {
 	  "write cold blocks out in the background when less than LOW permille "
 	  "of the frames can be had at once, until HIGH can (default 0:0, "
 	  "never)" },
+	{ OPT_ELASTIC, "elastic", "N",
+	  "frames that are given back to the system when it is short of memory "
+	  "(default 0)" },
+	{ OPT_CHUNK, "chunk", "N",
+	  "frames of a chunk, the unit of leases (default at most 64 MiB)" },
 	{ 0, NULL, NULL, NULL },
 };
 
@@ -112,7 +117,7 @@ static int parse_clean(const struct args *args, struct kvmm_pool_opts *o)
 static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 {
 	uint64_t size = 0, frames = 0, slots = 0, holds = 0, rest = 0;
-	uint64_t threads = 0;
+	uint64_t threads = 0, elastic = 0, chunk = 0;
 
 	if (!args->value[OPT_BLOCK_SIZE])
 		return fail("--block-size is missing");
@@ -124,6 +129,8 @@ static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 	    opt_count(args, OPT_HOLDS, 1, UINT32_MAX, &holds) ||
 	    opt_count(args, OPT_QUARANTINE, 0, KVMM_MAX_QUARANTINE_MS, &rest) ||
 	    opt_count(args, OPT_THREADS, 1, 256, &threads) ||
+	    opt_count(args, OPT_ELASTIC, 0, KVMM_MAX_BLOCKS, &elastic) ||
+	    opt_count(args, OPT_CHUNK, 1, KVMM_MAX_BLOCKS, &chunk) ||
 	    opt_policy(args, &o->policy) || parse_mode(args, &o->mode) ||
 	    parse_clean(args, o))
 		return EXIT_ERROR;
@@ -132,12 +139,23 @@ static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 	if (frames + slots > KVMM_MAX_BLOCKS)
 		return fail("frames and slots together can be at most %d",
 			    KVMM_MAX_BLOCKS);
+	if (elastic > frames)
+		return fail("--elastic: there are only %llu frames",
+			    (unsigned long long)frames);
+	if (chunk & (chunk - 1))
+		return fail("--chunk: %llu is not a power of two",
+			    (unsigned long long)chunk);
+	if (elastic && chunk && (frames % chunk || elastic % chunk))
+		return fail("--elastic: frames and elastic frames must be "
+			    "whole chunks of %llu", (unsigned long long)chunk);
 	o->block_size = (unsigned int)size;
 	o->nr_frames = (unsigned int)frames;
 	o->nr_slots = (unsigned int)slots;
 	o->nr_holds = (unsigned int)holds;
 	o->quarantine_ms = (unsigned int)rest;
 	o->populate_threads = (int)threads;
+	o->nr_elastic = (unsigned int)elastic;
+	o->chunk_frames = (unsigned int)chunk;
 	return 0;
 }
 
