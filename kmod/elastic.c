@@ -189,6 +189,9 @@ void kvmm_elastic_del(struct kvmm_pool *pool)
 	mutex_lock(&kvmm_elastic_lock);
 	list_del_init(&pool->elastic.node);
 	mutex_unlock(&kvmm_elastic_lock);
+	/* What was asked of it is not asked of the others later. */
+	if (pool->core.cfg.nr_elastic)
+		kvmm_shrink_flush();
 	cancel_work_sync(&pool->elastic.again);
 }
 

@@ -530,6 +530,7 @@ extern unsigned int kvmm_pressure_nr;
 unsigned long kvmm_pressure_jiffies(void);
 bool kvmm_pressure_recent(void);
 void kvmm_shrink_kick(void);
+void kvmm_shrink_flush(void);
 void kvmm_shrink_freed(unsigned long pages);
 int kvmm_shrink_init(void);
 void kvmm_shrink_exit(void);

@@ -118,6 +118,12 @@ void kvmm_shrink_kick(void)
 	queue_work(kvmm_elastic_wq, &kvmm_shrink_work);
 }
 
+/** kvmm_shrink_flush() - wait until all that was asked for has been tried */
+void kvmm_shrink_flush(void)
+{
+	flush_work(&kvmm_shrink_work);
+}
+
 static void kvmm_shrink_ask(long pages)
 {
 	if (atomic_long_add_return(pages, &kvmm_asked) > KVMM_ASK_MAX)

@@ -92,6 +92,7 @@ int kt_squeeze(void)
 	if (!ret)
 		ret = squeeze_once(&canary);
 	kt_close(&canary);
+	/* its end waits for what was asked for and not yet done */
 	kt_destroy(name, 0);
 	return ret;
 }

@@ -111,19 +111,19 @@ TEST_F(lease, arguments)
 /* Pools without elastic frames have chunks too, and many of them. */
 TEST_F(lease, firm_pool)
 {
-	struct kvmm_pool_create spec = kt_spec("firm", 4096, 100000, 0);
+	struct kvmm_pool_create spec = kt_spec("firm", 4096, 35900, 0);
 	struct kt u = { .fd = kt_dev(O_RDWR) };
 	uint32_t done;
 
 	spec.chunk_frames = 512;
 	ASSERT_EQ(0, kt_ioctl(u.fd, KVMM_POOL_CREATE, &spec));
-	EXPECT_EQ(0, kt_lease(&u, 0, 196, 0, &done));
-	EXPECT_EQ(196, done);
-	EXPECT_EQ(-EINVAL, kt_lease(&u, 0, 197, 0, NULL));
+	EXPECT_EQ(0, kt_lease(&u, 0, 71, 0, &done));
+	EXPECT_EQ(71, done);
+	EXPECT_EQ(-EINVAL, kt_lease(&u, 0, 72, 0, NULL));
 	kt_close(&u);
 	ASSERT_EQ(0, kt_join(&u, "firm", KVMM_POOL_RDONLY));
 	/* who only reads may have registered it as well */
-	EXPECT_EQ(0, kt_lease(&u, 195, 1, 0, NULL));
+	EXPECT_EQ(0, kt_lease(&u, 70, 1, 0, NULL));
 	kt_close(&u);
 	EXPECT_EQ(0, kt_destroy("firm", 0));
 }
@@ -260,6 +260,7 @@ TEST_F(lease, wish_lapses)
 	ASSERT_EQ(0, kt_lease(t, 1, 2, 0, NULL));
 	ASSERT_EQ(0, kt_squeeze());
 	ASSERT_EQ(0, kt_want(t, 2));
+	ASSERT_EQ(0, kt_squeeze());
 	ASSERT_LE(0, kt_pressure_ms(0));
 	STAT();
 	EXPECT_EQ(0, self->st.chunks_wanted);
