@@ -124,11 +124,15 @@ void kvmm_shrink_flush(void)
 	flush_work(&kvmm_shrink_work);
 }
 
-static void kvmm_shrink_ask(long pages)
+/* Return: false: as much is asked for as may be. */
+static bool kvmm_shrink_ask(long pages)
 {
-	if (atomic_long_add_return(pages, &kvmm_asked) > KVMM_ASK_MAX)
+	bool more = atomic_long_add_return(pages, &kvmm_asked) < KVMM_ASK_MAX;
+
+	if (!more)
 		atomic_long_set(&kvmm_asked, KVMM_ASK_MAX);
 	kvmm_shrink_kick();
+	return more;
 }
 
 static unsigned long kvmm_shrink_count(struct shrinker *shrinker,
@@ -158,9 +162,8 @@ static unsigned long kvmm_shrink_scan(struct shrinker *shrinker,
 				      struct shrink_control *sc)
 {
 	kvmm_pressure();
-	kvmm_shrink_ask(sc->nr_to_scan);
 	/* Others see what comes of it. */
-	return 0;
+	return kvmm_shrink_ask(sc->nr_to_scan) ? 0 : SHRINK_STOP;
 }
 
 static int kvmm_oom_notify(struct notifier_block *nb, unsigned long unused,
