@@ -322,7 +322,7 @@ TEST_F(elastic, block_sizes)
 			TH_LOG("blocks of %u", sizes[i]);
 		}
 		EXPECT_EQ(unit, st.purged);
-		EXPECT_EQ(unit, kt_load_all(&u, 1, 2 * unit));
+		EXPECT_EQ((int)unit, kt_load_all(&u, 1, 2 * unit));
 		EXPECT_TRUE(kt_sigbus(u.arena + u.arena_size / 2, true));
 		ASSERT_EQ(0, kt_populate(&u, 0, 2 * unit, NULL));
 		ASSERT_EQ(0, kt_alloc(&u, refs, unit));
