@@ -286,7 +286,6 @@ void eng_unpin(struct kvmm_engine *eng, struct kvmm_block_ref *refs,
 	       unsigned int n);
 /** eng_chunk_wanted() - the system wants it back */
 void eng_chunk_wanted(struct kvmm_engine *eng, uint64_t chunk);
-int eng_lease(struct kvmm_pool *pool, unsigned int chunk, unsigned int flags);
 
 /* job.c, job_ask.c; those with _locked want the lock */
 struct job *job_new(struct kvmm_engine *eng, const struct kvmm_transfer *req,

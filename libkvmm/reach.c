@@ -27,6 +27,15 @@ static void *piece_addr(const struct kvmm_engine *eng, unsigned int piece,
 	return (char *)pool->arena + ((size_t)first << pool->block_shift);
 }
 
+/* A piece is a chunk of the pool. */
+static int piece_lease(struct kvmm_pool *pool, unsigned int piece,
+		       unsigned int flags)
+{
+	long n = kvmm_lease(pool, piece, 1, flags);
+
+	return n < 0 ? (int)n : 0;
+}
+
 /* Caller holds reg_lock, here and below. */
 static int reach_piece(struct kvmm_engine *eng, unsigned int piece)
 {
@@ -37,7 +46,7 @@ static int reach_piece(struct kvmm_engine *eng, unsigned int piece)
 	int err = 0;
 
 	if (eng->elastic)
-		err = eng_lease(pool, piece, 0);
+		err = piece_lease(pool, piece, 0);
 	if (err)
 		return err;
 	err = kvmm_gpu_register(eng->gpu, addr, bytes);
@@ -50,7 +59,7 @@ static int reach_piece(struct kvmm_engine *eng, unsigned int piece)
 		 "frames from %u on can't be registered: %s",
 		 piece * eng->piece_frames, why);
 	if (eng->elastic)
-		eng_lease(pool, piece, KVMM_LEASE_END);
+		piece_lease(pool, piece, KVMM_LEASE_END);
 	return err;
 }
 
@@ -63,7 +72,7 @@ static void give_up_piece(struct kvmm_engine *eng, unsigned int piece)
 	kvmm_gpu_unregister(eng->gpu, addr, bytes);
 	__atomic_store_n(&eng->piece_done[piece], 0, __ATOMIC_RELEASE);
 	eng->piece_wanted[piece] = 0;
-	eng_lease(eng->pool, piece, KVMM_LEASE_END);
+	piece_lease(eng->pool, piece, KVMM_LEASE_END);
 }
 
 static int reach_frame(struct kvmm_engine *eng, unsigned int frame)
@@ -191,7 +200,7 @@ void reach_exit(struct kvmm_engine *eng)
 
 	for (i = 0; i < eng->nr_pieces && eng->elastic; i++)
 		if (eng->piece_done && eng->piece_done[i])
-			eng_lease(eng->pool, i, KVMM_LEASE_END);
+			piece_lease(eng->pool, i, KVMM_LEASE_END);
 	free(eng->piece_done);
 	free(eng->piece_wanted);
 	free(eng->piece_users);

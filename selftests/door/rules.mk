@@ -25,7 +25,7 @@ $(O)/$(DT)/test_cancel: DT_LIBS := -Wl,--wrap=kvmm_swap_in
 $(O)/$(DT)/test_fail: DT_LIBS := -Wl,--wrap=kvmm_swap_in \
 	-Wl,--wrap=kvmm_gpu_copy -Wl,--wrap=kvmm_publish
 $(O)/$(DT)/test_reach: DT_LIBS := -Wl,--wrap=kvmm_pool_stat \
-	-Wl,--wrap=eng_lease
+	-Wl,--wrap=kvmm_lease
 
 .PHONY: door-tests
 door-tests: $(DT_BIN)

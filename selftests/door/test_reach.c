@@ -19,8 +19,8 @@ static struct {
 
 int __real_kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st);
 int __wrap_kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st);
-int __wrap_eng_lease(struct kvmm_pool *pool, unsigned int chunk,
-		     unsigned int flags);
+long __wrap_kvmm_lease(struct kvmm_pool *pool, unsigned int chunk,
+		       unsigned int count, unsigned int flags);
 
 int __wrap_kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 {
@@ -31,22 +31,22 @@ int __wrap_kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 	return err;
 }
 
-int __wrap_eng_lease(struct kvmm_pool *pool, unsigned int chunk,
-		     unsigned int flags)
+long __wrap_kvmm_lease(struct kvmm_pool *pool, unsigned int chunk,
+		       unsigned int count, unsigned int flags)
 {
 	(void)pool;
-	if (chunk >= CHUNKS)
+	if (chunk >= CHUNKS || count != 1)
 		return -EINVAL;
 	if (flags & KVMM_LEASE_END) {
 		lease.held[chunk] = 0;
 		lease.ended++;
-		return 0;
+		return 1;
 	}
 	if (lease.err)
 		return lease.err;
 	lease.held[chunk]++;
 	lease.taken++;
-	return 0;
+	return 1;
 }
 
 static struct seq *begin(struct door *d, void **state)
