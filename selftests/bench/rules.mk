@@ -49,3 +49,21 @@ bench-populate: $(O)/selftests/bench/populate $(B)/kvmm.ko
 		--module $(B)/kvmm.ko --rmmod --test-timeout 1200 --file $< \
 		--label populate --cmd 'populate \
 		$$(($(BENCH_POPULATE) << 20)) $(BENCH_POPULATE_ROUNDS)'
+
+# kvmm.ko against io_uring, in the VM; not a part of `make bench`: it needs the
+# VM and takes minutes where that is emulated.
+BENCH_VM_BYTES  ?= 268435456
+BENCH_VM_ROUNDS ?= 7
+# where to: the spare disk itself, and a file on the ext4 one
+BENCH_VM_PATHS  ?= /dev/vdb /mnt/disk/area
+BENCH_VM_ARGS   := $(if $(JSON),--json )--bytes $(BENCH_VM_BYTES) --rounds $(BENCH_VM_ROUNDS)
+
+$(O)/selftests/bench/vm: $(O)/selftests/bench/vm.o \
+		$(patsubst %,$(O)/selftests/kernel/%.o,kt_pool kt_block kt_swap kt_proc kt_ring)
+	$(CC) $(CFLAGS) $(LDFLAGS) -static $^ -luring -o $@
+
+.PHONY: bench-vm
+bench-vm: $(O)/selftests/bench/vm $(B)/kvmm.ko $(KIMAGE_STAMP)
+	@$(VM_RUN) --name bench --mem 1G --module $(B)/kvmm.ko --rmmod \
+		--test-timeout 900 --file $< \
+		$(foreach p,$(BENCH_VM_PATHS),--test 'vm $(BENCH_VM_ARGS) $p')
