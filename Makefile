@@ -127,6 +127,7 @@ help:
 	@echo 'check-kernels  those on 6.1, 6.12 and 7.2'
 	@echo 'check-debug    those on kernels with KASAN, lockdep and kmemleak'
 	@echo 'bench      swap against fio, offload against memcpy, and the core'
+	@echo 'bench-vm   kvmm.ko against io_uring, in the virtual machine'
 	@echo 'llama      kvmm-llama, with llama.cpp; LLAMA_ROOT=... or fetched'
 	@echo 'gpu-bundle build/kvmm-gpu-check: takes the checks to a machine with an NVIDIA GPU'
 	@echo 'style      checkpatch, sparse, W=1, kernel-doc, -fanalyzer'

@@ -64,6 +64,6 @@ $(O)/selftests/bench/vm: $(O)/selftests/bench/vm.o \
 
 .PHONY: bench-vm
 bench-vm: $(O)/selftests/bench/vm $(B)/kvmm.ko $(KIMAGE_STAMP)
-	@$(VM_RUN) --name bench --mem 1G --module $(B)/kvmm.ko --rmmod \
+	@$(VM_RUN) --name bench --mem 1G --append tsc=reliable --module $(B)/kvmm.ko --rmmod \
 		--test-timeout 900 --file $< \
 		$(foreach p,$(BENCH_VM_PATHS),--test 'vm $(BENCH_VM_ARGS) $p')
