@@ -101,7 +101,9 @@ static int check_create(const struct kvmm_pool_create *arg)
 
 	if (err)
 		return err;
-	if (arg->flags & ~KVMM_POOL_MANUAL_CLOCK || arg->mode & ~0777U ||
+	if (arg->flags & ~(KVMM_POOL_MANUAL_CLOCK | KVMM_POOL_NODES_PREFER) ||
+	    (arg->flags & KVMM_POOL_NODES_PREFER && !arg->nodes) ||
+	    arg->mode & ~0777U ||
 	    arg->block_size < KVMM_MIN_BLOCK_SIZE ||
 	    arg->block_size > KVMM_MAX_BLOCK_SIZE ||
 	    arg->block_size & (arg->block_size - 1) || !arg->nr_frames ||
@@ -110,8 +112,8 @@ static int check_create(const struct kvmm_pool_create *arg)
 		return -EINVAL;
 	if (arg->clean_low > arg->clean_high || arg->clean_high > 1000)
 		return -EINVAL;
-	/* There is no thread of ours to do it. */
-	if (arg->clean_high)
+	/* There is no thread of ours to do it; nodes are numactl's affair. */
+	if (arg->clean_high || arg->nodes)
 		return -EOPNOTSUPP;
 	if (!chunk_frames(arg))
 		return -EINVAL;

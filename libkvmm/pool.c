@@ -160,6 +160,7 @@ int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 	arg.clean_high = o.clean_high;
 	arg.nr_elastic = o.nr_elastic;
 	arg.chunk_frames = o.chunk_frames;
+	arg.nodes = o.nodes;
 
 	err = kv->ops->pool_create(kv, &arg, &pool);
 	if (err)

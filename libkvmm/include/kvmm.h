@@ -103,7 +103,7 @@ int kvmm_info(struct kvmm *kv, struct kvmm_info *info);
 /**
  * struct kvmm_pool_opts - what kind of pool
  * @size: sizeof(struct kvmm_pool_opts)
- * @flags: KVMM_POOL_MANUAL_CLOCK or 0
+ * @flags: KVMM_POOL_MANUAL_CLOCK, KVMM_POOL_NODES_PREFER
  * @name: see struct kvmm_pool_create, as all below
  * @mode: 0: 0600
  * @policy: enum kvmm_policy
@@ -121,6 +121,9 @@ int kvmm_info(struct kvmm *kv, struct kvmm_info *info);
  * @nr_elastic: frames that may be given back; the user backend gives none back:
  *	-EOPNOTSUPP where this is not 0
  * @chunk_frames: frames of a chunk, the unit of kvmm_lease(); 0: default
+ * @nodes: bit N: NUMA node N, where the memory is to come from, as near a GPU
+ *	(kvmm_gpu_info tells its node); 0: the node of who populates.  The user
+ *	backend leaves that to numactl(8): -EOPNOTSUPP where this is not 0
  */
 struct kvmm_pool_opts {
 	size_t size;
@@ -138,6 +141,7 @@ struct kvmm_pool_opts {
 	unsigned short clean_high;
 	unsigned int nr_elastic;
 	unsigned int chunk_frames;
+	uint64_t nodes;
 };
 
 /**

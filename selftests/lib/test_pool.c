@@ -520,6 +520,32 @@ static void elastic_frames_are_the_kernels(void **state)
 	lt_end(lt, pool, "lt-elastic");
 }
 
+static void nodes_are_the_kernels(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm_pool_opts o = small("lt-nodes");
+	struct kvmm_pool_stat st;
+	struct kvmm_pool *pool;
+
+	o.flags = KVMM_POOL_NODES_PREFER;
+	create_refuses(lt, o, EINVAL);
+	o.nodes = 1;
+	if (!lt->kernel) {
+		create_refuses(lt, o, EOPNOTSUPP);
+		o.flags = 0;
+		create_refuses(lt, o, EOPNOTSUPP);
+		return;
+	}
+	pool = lt_create(lt, &o);
+	assert_int_equal(kvmm_pool_stat(pool, &st), 0);
+	assert_int_equal(st.frames_misplaced, 0);
+	assert_int_equal(st.frames_online, o.nr_frames);
+	lt_end(lt, pool, "lt-nodes");
+	/* a machine of so many is not what this runs on */
+	o.nodes = 1ULL << 63;
+	create_refuses(lt, o, EINVAL);
+}
+
 static void leases(void **state)
 {
 	struct lt *lt = *state;
@@ -557,6 +583,7 @@ int main(void)
 		LT_TEST(create_checks_options),
 		LT_TEST(background_writeback_is_the_kernels),
 		LT_TEST(elastic_frames_are_the_kernels),
+		LT_TEST(nodes_are_the_kernels),
 		LT_TEST(leases),
 		LT_TEST(arena_is_mapped),
 		LT_TEST_ON(memfd_is_sealed, LT_USER),

@@ -136,6 +136,13 @@ def errors(trace):
              *more], f' pool create: --elastic: {text}')
     bad(['pool', 'create', 'a', '--block-size', '1M', '--frames', '8',
          '--chunk', '3'], ' pool create: --chunk: 3 is not a power of two')
+    for nodes in ('', '64', '1-', '3-1', '0,', 'a', '-1', ' 0', '0;1', '100'):
+        bad(['pool', 'create', 'a', '--block-size', '2M', '--frames', '8',
+             '--nodes', nodes],
+            f" pool create: --nodes: '{nodes}' is not a list of nodes up to "
+            '63, as in 0-1,3')
+    bad(['pool', 'create', 'a', '--block-size', '2M', '--frames', '8',
+         '--prefer-nodes'], ' pool create: --prefer-nodes needs --nodes')
     bad(['pool', 'events', 'a', '--type', ''],
         ' pool events: --type: no type is given')
     bad(['-x', 'stat'], f': unknown option -x{see}')

@@ -57,6 +57,15 @@ run 0 pool create soft --block-size 1M --frames 8 --elastic 6 --chunk 2 &&
 	run 0 pool show soft && has 'given back to the system' &&
 	run 0 pool destroy soft
 result $? 'pool create with elastic frames'
+run 0 pool create near --block-size 2M --frames 4 --nodes 0 --prefer-nodes &&
+	[ "$(cat /sys/kernel/kvmm/pools/near/nodes)" = 0 ] &&
+	[ "$(cat /sys/kernel/kvmm/pools/near/nodes_prefer)" -eq 1 ] &&
+	[ "$(cat /sys/kernel/kvmm/pools/near/frames_misplaced)" -eq 0 ] &&
+	run 0 pool destroy near
+result $? 'pool create on a NUMA node'
+run 1 pool create far --block-size 2M --frames 4 --nodes 0,63 &&
+	says 'pool create: --nodes: a node does not exist'
+result $? 'pool create on a node that is not there'
 [ "$(stat -c %s "$swap")" -eq 33554432 ]
 result $? 'the swap file has the size of its slots'
 run 1 pool create three --block-size 2M --frames 8 --slots 16 --swap "$swap" &&

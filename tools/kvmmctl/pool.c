@@ -50,6 +50,11 @@ static const struct opt create_opts[] = {
 	  "(default 0)" },
 	{ OPT_CHUNK, "chunk", "N",
 	  "frames of a chunk, the unit of leases (default at most 64 MiB)" },
+	{ OPT_NODES, "nodes", "LIST",
+	  "NUMA nodes that the memory comes from, as in 0 or 0-1,3 (default: "
+	  "where kvmmctl runs)" },
+	{ OPT_PREFER_NODES, "prefer-nodes", NULL,
+	  "other nodes, too, when those are full" },
 	{ 0, NULL, NULL, NULL },
 };
 
@@ -114,6 +119,43 @@ static int parse_clean(const struct args *args, struct kvmm_pool_opts *o)
 	return 0;
 }
 
+/* Nodes below 64, as ranges: "0-1,3". */
+static int parse_nodes(const struct args *args, struct kvmm_pool_opts *o)
+{
+	const char *text = args->value[OPT_NODES], *p = text;
+	unsigned int first, last;
+	int end;
+
+	if (args->value[OPT_PREFER_NODES]) {
+		if (!text)
+			return fail("--prefer-nodes needs --nodes");
+		o->flags |= KVMM_POOL_NODES_PREFER;
+	}
+	while (p) {
+		end = 0;
+		if (sscanf(p, "%2u%n", &first, &end) != 1 || *p < '0')
+			break;
+		p += end;
+		last = first;
+		if (*p == '-') {
+			end = 0;
+			if (sscanf(++p, "%2u%n", &last, &end) != 1 || *p < '0')
+				break;
+			p += end;
+		}
+		if (last < first || last > 63)
+			break;
+		for (; first <= last; first++)
+			o->nodes |= 1ULL << first;
+		if (!*p)
+			return 0;
+		if (*p++ != ',')
+			break;
+	}
+	return text ? fail("--nodes: '%s' is not a list of nodes up to 63, as "
+			   "in 0-1,3", text) : 0;
+}
+
 static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 {
 	uint64_t size = 0, frames = 0, slots = 0, holds = 0, rest = 0;
@@ -132,7 +174,7 @@ static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 	    opt_count(args, OPT_ELASTIC, 0, KVMM_MAX_BLOCKS, &elastic) ||
 	    opt_count(args, OPT_CHUNK, 1, KVMM_MAX_BLOCKS, &chunk) ||
 	    opt_policy(args, &o->policy) || parse_mode(args, &o->mode) ||
-	    parse_clean(args, o))
+	    parse_clean(args, o) || parse_nodes(args, o))
 		return EXIT_ERROR;
 	if (args->value[OPT_SWAP] && !slots)
 		return fail("--swap needs --slots");
@@ -215,6 +257,9 @@ static int pool_create(struct ctx *ctx, const struct args *args)
 		return fail("no memory for %s, or a limit on it",
 			    size_text((uint64_t)o.block_size * o.nr_frames,
 				      a));
+	if (rc == -EINVAL && o.nodes)
+		return fail("--nodes: a node does not exist, has no memory, or "
+			    "may not be used here");
 	if (rc)
 		return fail("can't create %s: %s", o.name, strerror(-rc));
 	if (area.path)
