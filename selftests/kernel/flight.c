@@ -452,7 +452,7 @@ TEST_F(flight, iopoll)
 		EXPECT_EQ(-EOPNOTSUPP, ret);
 	kt_ring_exit(&r);
 	kt_ring_exit(&self->r);
-	EXPECT_EQ(then, kt_query1(&self->t, self->refs[0].handle));
+	EXPECT_EQ((int)then, kt_query1(&self->t, self->refs[0].handle));
 }
 
 KT_MAIN

@@ -405,6 +405,11 @@ static int make_grouped(void *arg)
 /* Workers charge the creator's group, and a limit there ends them. */
 TEST_F(populate, workers_are_charged)
 {
+	struct kvmm_events choose = {
+		.size = sizeof(choose),
+		.mask = 1ULL << KVMM_EVENT_POPULATED,
+	};
+
 	kt_close(&self->t);
 	ASSERT_EQ(0, kt_destroy(NAME, 0));
 	ASSERT_EQ(0, kt_cgroup_make(GROUP));
@@ -414,14 +419,7 @@ TEST_F(populate, workers_are_charged)
 	}
 	ASSERT_EQ(0, kt_child(make_grouped, &self->t));
 	ASSERT_EQ(0, kt_join(&self->t, NAME, 0));
-	{
-		struct kvmm_events choose = {
-			.size = sizeof(choose),
-			.mask = 1ULL << KVMM_EVENT_POPULATED,
-		};
-
-		ASSERT_EQ(0, kt_ioctl(self->t.fd, KVMM_EVENTS, &choose));
-	}
+	ASSERT_EQ(0, kt_ioctl(self->t.fd, KVMM_EVENTS, &choose));
 	ASSERT_EQ(0, async(&self->t, 2));
 	ASSERT_EQ(0, wait_end(&self->t, &self->ev));
 	EXPECT_EQ(ENOMEM, self->ev.flags);

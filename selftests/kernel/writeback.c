@@ -223,7 +223,8 @@ TEST_F(writeback, pins)
 	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
 	for (i = 0; i < half; i++)
 		ASSERT_EQ(0, kt_pin1(&self->t, self->refs[i].handle));
-	ASSERT_EQ(half, kt_swap(&self->t, KVMM_SWAP_OUT, self->refs, half, 0));
+	ASSERT_EQ((int)half,
+		  kt_swap(&self->t, KVMM_SWAP_OUT, self->refs, half, 0));
 	ASSERT_EQ(0, set("clean_low", "250"));
 	ASSERT_TRUE(comes_to(&self->t, FRAMES));
 	EXPECT_EQ(half, stat_of(&self->t).clean_outs);
