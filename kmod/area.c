@@ -108,7 +108,14 @@ void kvmm_area_free(struct kvmm_area *area)
 	if (area->issue_wq)
 		destroy_workqueue(area->issue_wq);
 	put_cred(area->cred);
-	fput(area->file);
+	/*
+	 * A pool ends in a worker, where fput() lets go of the file a moment
+	 * later; but who destroyed the pool may use the area at once.
+	 */
+	if (current->flags & PF_KTHREAD)
+		__fput_sync(area->file);
+	else
+		fput(area->file);
 	kfree(area);
 }
 
