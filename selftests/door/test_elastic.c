@@ -63,6 +63,7 @@ static void asked_back(void **state)
 
 	if (!has_elastic(lt->kv)) {
 		free(s);
+		assert_false(lt->kernel);
 		return;
 	}
 	door_start(&d, lt, NULL);
