@@ -5,6 +5,7 @@
  * ones; what it says about them is expected.
  */
 #include <fcntl.h>
+#include <signal.h>
 
 #include "kt_harness.h"
 
@@ -41,12 +42,22 @@ struct victim {
 	uint32_t frame;
 };
 
-/* In a process of its own: who has the page mapped may be told by a signal. */
+static void told(int sig)
+{
+	(void)sig;
+}
+
+/*
+ * In a process of its own: who has the page mapped may be told by a signal, and
+ * is since 6.11, where a huge page can't be split.
+ */
 static int strike(void *arg)
 {
 	struct victim *v = arg;
 	unsigned char *at = v->t->arena + (size_t)v->frame * v->t->block_size;
+	struct sigaction act = { .sa_handler = told };
 
+	sigaction(SIGBUS, &act, NULL);
 	*(volatile unsigned char *)at;
 	/* the page can't be taken away, which is no failure of the mark */
 	if (madvise(at, 4096, MADV_HWPOISON) && errno != EBUSY &&

@@ -45,16 +45,6 @@ else
 fi
 "$top/kmod/kmod-build.sh" --version "$version" --build "$build" "${from[@]}" \
 	--output "$ko"
-# a device that imports dma-bufs
-importer=$build/on-$kernel/kvmm_importer.ko
-if [[ $kernel = [0-9]* ]]; then
-	"$here/build-module.sh" --source "$here/importer" --output "$importer" \
-		--work "$build/on-$kernel/importer" --kdir \
-		"$("$top/tools/dist/fetch-kernel.sh" --build "$build" --kernel "$kernel" --print kdir)"
-else
-	suite --output "$build/on-$kernel/importer" "$kernel" "$here/importer"
-	cp "$build/on-$kernel/importer/kvmm_importer.ko" "$importer"
-fi
 # the device that imports dma-bufs, for the same kernel
 importer=$build/on-$kernel/kvmm_importer.ko
 if [[ $kernel = [0-9]* ]]; then
