@@ -112,7 +112,7 @@ if [[ -z $ko ]]; then
 		--output "$objs/kvmm_importer.ko" || die 'kvmm_importer.ko could not be built'
 	vm+=(--module "$objs/kvmm_importer.ko")
 	vm+=(--file "$top/kmod/abi:/t/docs" --env KVMM_ABI_DOCS=/t/docs
-		--env KVMM_KO=/t/kvmm.ko)
+		--env KVMM_KO=/t/kvmm.ko --file /sbin/mkfs.ext4)
 fi
 unset ARCH GCOV_PROFILE UBSAN_SANITIZE
 

@@ -272,4 +272,33 @@ int kt_dm_hang(bool hang);
 int kt_dm_become(const char *target, const char *args);
 void kt_dm_end(void);
 
+/* ---- a file system of a test's own (kt_loop.c) ---- */
+
+/**
+ * struct kt_loop - an ext4 in a file
+ * @dir: where it is mounted
+ * @image: the file
+ * @dev: its loop device, without /dev
+ */
+struct kt_loop {
+	char dir[64];
+	char image[128];
+	char dev[32];
+};
+
+/*
+ * Makes one in the new file @image, and mounts it.  -ENODEV where the kernel has
+ * no loop device, or the machine no mkfs.ext4.
+ */
+int kt_loop(struct kt_loop *l, const char *image, uint32_t megabytes,
+	    const char *options);
+
+/* Opens a file of it; takes all space there is, and gives it back. */
+int kt_loop_file(struct kt_loop *l, const char *name, int flags);
+int kt_loop_fill(struct kt_loop *l);
+void kt_loop_empty(struct kt_loop *l);
+
+/* Unmounts and removes it: -EBUSY, and out of sight, where it is in use. */
+int kt_loop_end(struct kt_loop *l);
+
 #endif /* KVMM_TEST_H */

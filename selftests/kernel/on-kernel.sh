@@ -67,4 +67,5 @@ exec "$here/vm.sh" "$top/selftests/vm/run.sh" --build "$build" "${boot[@]}" \
 	--name "on-$kernel" --module "$ko" --module "$importer" \
 	--kmod vgem --rmmod --test-timeout 300 \
 	--file "$top/kmod/abi:/t/docs" --env KVMM_ABI_DOCS=/t/docs \
-	--env KVMM_KO=/t/kvmm.ko "${tests[@]}" "${more[@]}"
+	--env KVMM_KO=/t/kvmm.ko --file /sbin/mkfs.ext4 \
+	"${tests[@]}" "${more[@]}"

@@ -4,15 +4,56 @@
 # selftests.  They are static, so that they run in any initramfs.
 
 KT      := selftests/kernel
-KT_SUP  := kt_pool kt_block kt_swap kt_proc kt_cgroup kt_nullb kt_dm kt_ring kt_export
-# in the order in which they run: what is simple first, life is the last
-KT_PROG := abi abi_addr pool access limits cgroup populate block order share arena defence swap area \
-	freeze uring flight hwpoison late faults event writeback failnth kill race storm fuzz \
-	dmabuf trace sysfs life
+KT_SUP  := \
+	kt_pool \
+	kt_block \
+	kt_swap \
+	kt_proc \
+	kt_cgroup \
+	kt_elastic \
+	kt_nullb \
+	kt_dm \
+	kt_loop \
+	kt_ring \
+	kt_export
 
-# memory pressure
-KT_SUP  += kt_elastic
-KT_PROG := elastic lease shrink $(KT_PROG)
+# in the order in which they run: what is simple first, life is the last
+KT_PROG := \
+	elastic \
+	lease \
+	shrink \
+	abi \
+	abi_addr \
+	pool \
+	access \
+	limits \
+	cgroup \
+	populate \
+	block \
+	order \
+	share \
+	arena \
+	defence \
+	swap \
+	area \
+	fsfail \
+	freeze \
+	uring \
+	flight \
+	hwpoison \
+	late \
+	faults \
+	event \
+	writeback \
+	failnth \
+	kill \
+	race \
+	storm \
+	fuzz \
+	dmabuf \
+	trace \
+	sysfs \
+	life
 
 # for machines of their own: numa of two nodes
 KT_MORE := numa
@@ -50,13 +91,15 @@ SUITES += vm-kernel vm-numa vm-movable vm-replay kernel-clang
 .PHONY: suite-vm-kernel suite-vm-numa suite-vm-movable suite-vm-replay suite-kernel-clang
 
 KT_TESTS ?= $(KT_PROG)
+# what the programs call
+KT_FILES := --file /sbin/mkfs.ext4
 
 suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko $(KT_IMPORTER)
 	@selftests/tap.sh $(B)/results vm-kernel $(KT)/vm.sh \
 		$(VM_RUN) --name kernel --kmod vgem \
 		--module $(B)/kvmm.ko --module $(KT_IMPORTER) --rmmod --test-timeout 300 \
 		--file kmod/abi:/t/docs --env KVMM_ABI_DOCS=/t/docs \
-		--env KVMM_KO=/t/kvmm.ko \
+		--env KVMM_KO=/t/kvmm.ko $(KT_FILES) \
 		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)
 
 # A machine that keeps memory for movable pages, where none can stay registered.
