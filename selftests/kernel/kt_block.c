@@ -6,43 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kt_pattern.h"
 #include "kvmm_test.h"
-
-static uint64_t mix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15ULL;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
-	return x ^ x >> 31;
-}
 
 void kt_key(uint8_t key[KVMM_KEY_LEN], uint64_t id)
 {
-	uint64_t words[4] = { id, mix(id), mix(~id), 0x6b766d6d };
-
-	memcpy(key, words, KVMM_KEY_LEN);
+	kt_pattern_key(key, id);
 }
 
 void kt_fill_mem(void *mem, size_t bytes, uint64_t id)
 {
-	uint64_t word = mix(id), *p = mem;
-	size_t i;
-
-	for (i = 0; i < bytes / sizeof(word); i++)
-		p[i] = word + i * 0x9e3779b97f4a7c15ULL;
+	kt_pattern_fill(mem, bytes, id);
 }
 
 bool kt_good_mem(const void *mem, size_t bytes, uint64_t id)
 {
-	uint64_t word = mix(id);
-	const uint64_t *p = mem;
-	size_t i;
-
-	for (i = 0; i < bytes / sizeof(word); i++) {
-		if (p[i] != word + i * 0x9e3779b97f4a7c15ULL)
-			return false;
-	}
-	return true;
+	return kt_pattern_good(mem, bytes, id);
 }
 
 void kt_fill(struct kt *t, uint32_t frame, uint64_t id)

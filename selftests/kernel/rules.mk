@@ -24,6 +24,7 @@ KT_PROG := \
 	shrink \
 	abi \
 	abi_addr \
+	compat \
 	pool \
 	access \
 	limits \
@@ -74,6 +75,17 @@ $(KT_BIN) $(KT_MORE_BIN): $(O)/$(KT)/%: $(O)/$(KT)/%.o $(KT_SUP:%=$(O)/$(KT)/%.o
 
 $(O)/$(KT)/fuzz: $(patsubst %,$(O)/$(KT)/fuzz_%.o,proc ioctl mem ring)
 $(O)/$(KT)/fuzz.o: $(KT)/fuzz.corpus
+
+# the 32-bit half of compat, without a C library
+KT_COMPAT32 := $(O)/$(KT)/compat32
+$(KT_COMPAT32): $(KT)/compat32.c $(KT)/compat.h $(KT)/kt_pattern.h uapi/linux/kvmm.h
+	@mkdir -p $(@D)
+	$(CC) -m32 -std=gnu11 -O2 -g -ffreestanding -nostdlib -static \
+		-fno-pic -fno-stack-protector -fcf-protection=none \
+		$(WARN) -Wno-missing-prototypes -Iuapi \
+		-isystem /usr/include/x86_64-linux-gnu $< -o $@
+$(O)/$(KT)/compat.o: $(KT_COMPAT32)
+$(O)/$(KT)/compat.o: ALL_CFLAGS += -DCOMPAT32='"$(KT_COMPAT32)"'
 
 # a device that imports dma-bufs, for the stock kernel
 KT_IMPORTER := $(B)/kvmm_importer.ko
