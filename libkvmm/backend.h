@@ -16,6 +16,7 @@
 #pragma GCC visibility pop
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -105,6 +106,13 @@ struct kvmm_ops {
 	int (*populate)(struct kvmm_pool *pool, unsigned int first,
 			unsigned int count, unsigned int *done);
 
+	/* In the background; -EBUSY: so is another one already */
+	int (*populate_start)(struct kvmm_pool *pool, unsigned int first,
+			      unsigned int count, unsigned int threads);
+	/* Until none is in progress: 0, how the last one ended, -ETIMEDOUT */
+	int (*populate_wait)(struct kvmm_pool *pool, int timeout_ms);
+	int (*populate_cancel)(struct kvmm_pool *pool);
+
 	/* a dma-buf of frames, all of the range in the arena; NULL: can't */
 	int (*export)(struct kvmm_pool *pool, unsigned int first,
 		      unsigned int count, unsigned int flags);
@@ -173,6 +181,22 @@ int kvmm_copy_opts(void *to, size_t size, const void *from, size_t least);
  * Core dumps leave it out.  Return: NULL where there is no room for it.
  */
 void *kvmm_map_arena(int fd, size_t bytes, bool rdonly);
+
+/* Threads that kvmm_pool_create() waits for, at most. */
+#define POPULATE_LIMIT_THREADS	256
+
+/** kvmm_populate_all() - all of a new pool's memory; 0 threads: a default */
+int kvmm_populate_all(struct kvmm_pool *pool, unsigned int threads);
+
+/** kvmm_populate_threads() - how many for so many pieces; 0: a default */
+unsigned int kvmm_populate_threads(unsigned int asked, unsigned int pieces);
+
+/**
+ * kvmm_thread_start() - pthread_create(), or -errno
+ *
+ * Threads of the library take no signals: those belong to the program.
+ */
+int kvmm_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 
 /** kvmm_ret() - result of a public function: sets errno on failure */
 static inline long kvmm_ret(long ret)

@@ -22,6 +22,11 @@ static int open_device(const char *device, bool rdonly)
 	return fd < 0 ? -errno : fd;
 }
 
+int kernel_open_device(struct kvmm *kv, bool rdonly)
+{
+	return open_device(kernel_backend(kv)->device, rdonly);
+}
+
 static void probe_uring(struct kvmm *kv, uint64_t features)
 {
 	int err = kv->no_uring ? -ECANCELED : kernel_uring_probe();
@@ -57,6 +62,7 @@ static int kernel_open(struct kvmm *kv, const char *device)
 		err = -EPROTO;
 	if (err)
 		goto fail_fd;
+	kb->features = info.features;
 	kv->priv = kb;
 	probe_uring(kv, info.features);
 	return 0;
@@ -88,7 +94,8 @@ static int kernel_info(struct kvmm *kv, struct kvmm_info *info)
 	return kernel_command(kernel_backend(kv)->fd, KVMM_INFO, info);
 }
 
-static struct kernel_client *client_alloc(struct kvmm *kv, bool rdonly)
+static struct kernel_client *client_alloc(struct kvmm *kv, const char *name,
+					  bool rdonly)
 {
 	struct kernel_client *cl = calloc(1, sizeof(*cl));
 
@@ -96,6 +103,8 @@ static struct kernel_client *client_alloc(struct kvmm *kv, bool rdonly)
 		return NULL;
 	cl->pool.kv = kv;
 	cl->pool.rdonly = rdonly;
+	cl->watch = -1;
+	memcpy(cl->name, name, sizeof(cl->name));
 	pthread_mutex_init(&cl->lock, NULL);
 	return cl;
 }
@@ -103,6 +112,7 @@ static struct kernel_client *client_alloc(struct kvmm *kv, bool rdonly)
 static void client_free(struct kernel_client *cl)
 {
 	kernel_uring_exit(cl);
+	kernel_watch_end(cl);
 	if (cl->pool.arena)
 		munmap(cl->pool.arena, cl->pool.arena_bytes);
 	if (cl->pool.fd >= 0)
@@ -136,12 +146,12 @@ static int kernel_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
 		.size = sizeof(destroy),
 		.flags = KVMM_POOL_FORCE,
 	};
-	struct kernel_client *cl = client_alloc(kv, false);
+	struct kernel_client *cl = client_alloc(kv, arg->name, false);
 	int err;
 
 	if (!cl)
 		return -ENOMEM;
-	cl->pool.fd = open_device(kernel_backend(kv)->device, false);
+	cl->pool.fd = kernel_open_device(kv, false);
 	err = cl->pool.fd < 0 ? cl->pool.fd : 0;
 	if (!err)
 		err = kernel_command(cl->pool.fd, KVMM_POOL_CREATE, arg);
@@ -166,12 +176,12 @@ static int kernel_pool_open(struct kvmm *kv, struct kvmm_pool_open *arg,
 			    struct kvmm_pool **out)
 {
 	bool rdonly = arg->flags & KVMM_POOL_RDONLY;
-	struct kernel_client *cl = client_alloc(kv, rdonly);
+	struct kernel_client *cl = client_alloc(kv, arg->name, rdonly);
 	int err, flags;
 
 	if (!cl)
 		return -ENOMEM;
-	cl->pool.fd = open_device(kernel_backend(kv)->device, rdonly);
+	cl->pool.fd = kernel_open_device(kv, rdonly);
 	err = cl->pool.fd < 0 ? cl->pool.fd : 0;
 	if (!err)
 		err = kernel_command(cl->pool.fd, KVMM_POOL_OPEN, arg);
@@ -291,6 +301,9 @@ const struct kvmm_ops kvmm_kernel_ops = {
 	.pool_clock = kernel_pool_clock,
 	.lease = kernel_lease,
 	.populate = kernel_populate,
+	.populate_start = kernel_populate_start,
+	.populate_wait = kernel_populate_wait,
+	.populate_cancel = kernel_populate_cancel,
 	.export = kernel_export,
 	.swap_attach = kernel_swap_attach,
 	.swap_detach = kernel_swap_detach,

@@ -3,6 +3,7 @@
  * The kernel backend: every call is a command of <linux/kvmm.h>.
  *
  * backend_kernel.c		the device and its pools
+ * backend_kernel_fill.c	memory that workers bring in
  * backend_kernel_block.c	commands on blocks
  * backend_kernel_swap.c	the swap area; swapping, by ioctl or
  * backend_kernel_uring.c	through io_uring
@@ -22,24 +23,36 @@ struct kernel_ring;
  * struct kernel_backend - kvmm.priv; constant once open
  * @fd: client for commands that need no pool
  * @uring: swap commands go through io_uring
+ * @features: KVMM_FEATURE_* of the module
  * @device: path of the device, for more clients
  */
 struct kernel_backend {
 	int fd;
 	bool uring;
+	uint64_t features;
 	char *device;
 };
 
 /**
  * struct kernel_client - what a struct kvmm_pool is here
  * @pool: the public part; its fd is the client
- * @lock: guards @idle
+ * @name: the pool's, padded with zeros
+ * @lock: guards what is below
  * @idle: rings that no thread uses now
+ * @watch: a client that is told how populates end; -1: none now
+ * @watchers: calls that use it
+ * @watch_over: it goes with the last of them
+ * @populate_err: how the last one that it was told of ended
  */
 struct kernel_client {
 	struct kvmm_pool pool;
+	char name[KVMM_NAME_LEN];
 	pthread_mutex_t lock;
 	struct kernel_ring *idle;
+	int watch;
+	unsigned int watchers;
+	bool watch_over;
+	int populate_err;
 };
 
 static inline struct kernel_client *kernel_client(struct kvmm_pool *pool)
@@ -68,6 +81,19 @@ static inline uint64_t kernel_ptr(const void *p)
 {
 	return (uint64_t)(uintptr_t)p;
 }
+
+/* backend_kernel.c */
+
+/** kernel_open_device() - a new client, or -errno */
+int kernel_open_device(struct kvmm *kv, bool rdonly);
+
+/* backend_kernel_fill.c */
+int kernel_populate_start(struct kvmm_pool *pool, unsigned int first,
+			  unsigned int count, unsigned int threads);
+int kernel_populate_wait(struct kvmm_pool *pool, int timeout_ms);
+int kernel_populate_cancel(struct kvmm_pool *pool);
+/** kernel_watch_end() - close the watch; locked, or nobody uses the client */
+void kernel_watch_end(struct kernel_client *cl);
 
 /* backend_kernel_block.c */
 long kernel_alloc(struct kvmm_pool *pool, struct kvmm_block_ref *refs,

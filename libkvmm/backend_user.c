@@ -62,7 +62,7 @@ static void user_close(struct kvmm *kv)
 
 	while ((up = ub->pools)) {
 		ub->pools = up->next;
-		user_pool_put(up);
+		user_pool_end(up);
 	}
 	pthread_mutex_destroy(&ub->lock);
 	free(ub);
@@ -83,7 +83,7 @@ static int user_info(struct kvmm *kv, struct kvmm_info *info)
 
 	info->abi = KVMM_ABI;
 	info->features = KVMM_FEATURE_CHECKSUM | KVMM_FEATURE_EVENTS |
-			 KVMM_FEATURE_DEADLINE;
+			 KVMM_FEATURE_DEADLINE | KVMM_FEATURE_WORKERS;
 	info->policies = 1ULL << KVMM_POLICY_LRU;
 	info->max_block_size = KVMM_MAX_BLOCK_SIZE;
 	info->max_batch = KVMM_MAX_BATCH;
@@ -149,6 +149,7 @@ static int user_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 		st->checksums = up->area && up->area->checksums;
 		st->events = up->events;
 		st->events_lost = up->events_lost;
+		st->frames_populating = up->frames_populating;
 		st->chunk_frames = up->chunk_frames;
 	}
 	pthread_mutex_unlock(&up->lock);
@@ -191,6 +192,9 @@ const struct kvmm_ops kvmm_user_ops = {
 	.lease = user_lease,
 	.room = user_room,
 	.populate = user_populate,
+	.populate_start = user_populate_start,
+	.populate_wait = user_populate_wait,
+	.populate_cancel = user_populate_cancel,
 	.swap_attach = user_swap_attach,
 	.swap_detach = user_swap_detach,
 	.alloc = user_alloc,

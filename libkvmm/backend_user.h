@@ -5,7 +5,8 @@
  *
  * backend_user.c		opening; a pool's clock and counters
  * backend_user_pool.c		how pools and their clients begin and end
- * backend_user_arena.c		memory: memfd, huge pages, populate
+ * backend_user_arena.c		memory: memfd, huge pages
+ * backend_user_fill.c		populates in progress, in the background too
  * backend_user_block.c		commands on blocks, 64 to a hold of the lock
  * backend_user_area.c		the swap area: checks, claim, attach, detach
  * backend_user_io.c		requests: taken, started, waited for, finished
@@ -34,6 +35,19 @@
 #define USER_CHUNK_SHIFT	30
 
 struct user_area;
+struct user_crew;
+
+/**
+ * struct user_fill - a populate in progress; under user_pool.lock
+ * @next: another one
+ * @left: frames that it has to do
+ * @cancelled: it is to end
+ */
+struct user_fill {
+	struct user_fill *next;
+	uint32_t left;
+	bool cancelled;
+};
 
 /**
  * struct user_backend - kvmm.priv
@@ -84,6 +98,12 @@ struct user_backend {
  * @nr_block_listeners: how many chose what comes by the block
  * @events: events queued
  * @events_lost: events that a queue had no room for
+ * @fills: populates in progress
+ * @frames_populating: what they have left
+ * @fill_cond: one of them has ended, or the pool is gone
+ * @crew: that of the background; NULL: none since the last was joined
+ * @crew_nr: how many there were
+ * @crew_err: how the last one ended
  */
 struct user_pool {
 	struct kvmm *kv;
@@ -119,6 +139,12 @@ struct user_pool {
 	unsigned int nr_block_listeners;
 	uint64_t events;
 	uint64_t events_lost;
+	struct user_fill *fills;
+	uint64_t frames_populating;
+	pthread_cond_t fill_cond;
+	struct user_crew *crew;
+	uint64_t crew_nr;
+	int crew_err;
 };
 
 /**
@@ -153,6 +179,7 @@ struct user_queue {
  * @id: the core's name for it
  * @queue: its events
  * @next_listener: in the pool's listeners; under user_pool.lock
+ * @crew_seen: the last crew that it started or saw at work; the same
  */
 struct user_client {
 	struct kvmm_pool pool;
@@ -160,6 +187,7 @@ struct user_client {
 	uint32_t id;
 	struct user_queue queue;
 	struct user_client *next_listener;
+	uint64_t crew_seen;
 };
 
 /**
@@ -304,15 +332,32 @@ long user_pool_list(struct kvmm *kv, uint64_t *cursor,
 		    struct kvmm_pool_entry *e, unsigned int n);
 /** user_pool_put() - one user less, and the list of pools is one, too */
 void user_pool_put(struct user_pool *up);
+/** user_pool_end() - end a pool that is not listed any more */
+void user_pool_end(struct user_pool *up);
 
 /* backend_user_arena.c */
 int user_arena_init(struct user_pool *up);
 void user_arena_exit(struct user_pool *up);
 int user_room(struct kvmm_pool *pool);
-int user_populate(struct kvmm_pool *pool, unsigned int first,
-		  unsigned int count, unsigned int *done);
+/**
+ * user_arena_fill() - memory for frames that become online, all or none
+ *
+ * A part of them may be online already.
+ */
+int user_arena_fill(struct user_pool *up, unsigned int first,
+		    unsigned int count);
 /** user_chunk_bytes() - length of piece @chunk, if all its frames are online */
 size_t user_chunk_bytes(const struct user_pool *up, uint32_t chunk);
+
+/* backend_user_fill.c */
+int user_populate(struct kvmm_pool *pool, unsigned int first,
+		  unsigned int count, unsigned int *done);
+int user_populate_start(struct kvmm_pool *pool, unsigned int first,
+			unsigned int count, unsigned int threads);
+int user_populate_wait(struct kvmm_pool *pool, int timeout_ms);
+int user_populate_cancel(struct kvmm_pool *pool);
+/** user_fill_drain() - no thread brings memory in any more: a pool is gone */
+void user_fill_drain(struct user_pool *up);
 
 /* backend_user_block.c */
 long user_publish(struct kvmm_pool *pool, struct kvmm_publish_entry *e,
@@ -416,6 +461,9 @@ void user_event_exit(struct user_client *cl);
 void user_event_hangup(struct user_pool *up);
 /** user_event() - tell all clients of a pool that chose @type; locked */
 void user_event(struct user_pool *up, uint32_t type, uint64_t value);
+/** user_event_flags() - the same with flags */
+void user_event_flags(struct user_pool *up, uint32_t type, uint64_t value,
+		      uint32_t flags);
 /** user_note() - kvmm_core_config.note */
 void user_note(void *ctx, enum kvmm_core_note what, uint64_t handle,
 	       const struct kvmm_block *b);

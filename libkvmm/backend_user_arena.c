@@ -361,26 +361,6 @@ static int set_online(struct user_pool *up, unsigned int first,
 	return last;
 }
 
-/* Frames that are online from @first on without a gap, at most @count. */
-static unsigned int online_run(struct user_pool *up, unsigned int first,
-			       unsigned int count)
-{
-	unsigned int i = 0, stop;
-
-	while (i < count) {
-		stop = count - i > KVMM_CORE_BATCH ? i + KVMM_CORE_BATCH
-						   : count;
-		pthread_mutex_lock(&up->lock);
-		while (i < stop &&
-		       kvmm_core_frame_is_online(&up->core, first + i))
-			i++;
-		pthread_mutex_unlock(&up->lock);
-		if (i < stop)
-			break;
-	}
-	return i;
-}
-
 /* The last frame has come online: say what kind of memory it was. */
 static void tell_memory(struct user_pool *up)
 {
@@ -391,45 +371,24 @@ static void tell_memory(struct user_pool *up)
 		 up->name, up->arena_bytes >> 10, huge * (HUGE >> 10));
 }
 
-/* A piece at a time, so that the pool works while the rest is on its way. */
-#define PIECE	((size_t)32 << 20)
-
-int user_populate(struct kvmm_pool *pool, unsigned int first,
-		  unsigned int count, unsigned int *done)
+int user_arena_fill(struct user_pool *up, unsigned int first,
+		    unsigned int count)
 {
-	struct user_pool *up = user_client(pool)->up;
-	unsigned int step = (unsigned int)(PIECE >> up->block_shift);
-	unsigned int i, m;
-	int err = 0;
+	int err = check_room(up, (size_t)count << up->block_shift);
 
-	*done = 0;
-	if (pool->rdonly)
-		return -EACCES;
-	if (!step)
-		step = 1;
-	for (i = first; i < first + count; i += m) {
-		m = first + count - i;
-		if (m > step)
-			m = step;
-		if (online_run(up, i, m) == m)
-			continue;
-		err = check_room(up, (size_t)m << up->block_shift);
-		if (err)
-			break;
-		pthread_rwlock_rdlock(&up->populate);
-		err = bring_in(up, (size_t)i << up->block_shift,
-			       (size_t)(i + m) << up->block_shift);
-		if (!err)
-			err = set_online(up, i, m);
-		pthread_rwlock_unlock(&up->populate);
-		if (err < 0) {
-			roll_back(up, i, m);
-			break;
-		}
-		if (err)
-			tell_memory(up);
-		err = 0;
+	if (err)
+		return err;
+	pthread_rwlock_rdlock(&up->populate);
+	err = bring_in(up, (size_t)first << up->block_shift,
+		       (size_t)(first + count) << up->block_shift);
+	if (!err)
+		err = set_online(up, first, count);
+	pthread_rwlock_unlock(&up->populate);
+	if (err < 0) {
+		roll_back(up, first, count);
+		return err;
 	}
-	*done = online_run(up, first, count);
-	return err;
+	if (err)
+		tell_memory(up);
+	return 0;
 }

@@ -73,12 +73,22 @@ static void raise_event(struct user_pool *up, struct kvmm_event *ev)
 			add(up, &cl->queue, ev);
 }
 
-void user_event(struct user_pool *up, uint32_t type, uint64_t value)
+void user_event_flags(struct user_pool *up, uint32_t type, uint64_t value,
+		      uint32_t flags)
 {
-	struct kvmm_event ev = { .type = type, .value = value };
+	struct kvmm_event ev = {
+		.type = type,
+		.flags = flags,
+		.value = value,
+	};
 
 	if (up->event_mask & EVENT(type))
 		raise_event(up, &ev);
+}
+
+void user_event(struct user_pool *up, uint32_t type, uint64_t value)
+{
+	user_event_flags(up, type, value, 0);
 }
 
 void user_note(void *ctx, enum kvmm_core_note what, uint64_t handle,

@@ -54,6 +54,7 @@ static void pool_free(struct user_pool *up)
 	user_area_end(up);
 	kvmm_core_exit(&up->core);
 	user_arena_exit(up);
+	pthread_cond_destroy(&up->fill_cond);
 	pthread_cond_destroy(&up->io_cond);
 	pthread_mutex_destroy(&up->lock);
 	pthread_rwlock_destroy(&up->populate);
@@ -178,6 +179,7 @@ static int pool_new(struct kvmm *kv, const struct kvmm_pool_create *arg,
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&up->io_cond, &attr);
+	pthread_cond_init(&up->fill_cond, &attr);
 	pthread_condattr_destroy(&attr);
 
 	err = pool_core(up, arg);
@@ -192,6 +194,7 @@ static int pool_new(struct kvmm *kv, const struct kvmm_pool_create *arg,
 fail_core:
 	kvmm_core_exit(&up->core);
 fail:
+	pthread_cond_destroy(&up->fill_cond);
 	pthread_cond_destroy(&up->io_cond);
 	pthread_rwlock_destroy(&up->populate);
 	pthread_mutex_destroy(&up->lock);
@@ -338,6 +341,23 @@ void user_pool_close(struct kvmm_pool *pool)
 	user_pool_put(up);
 }
 
+/* Its clients find out, and so do the threads that bring memory in. */
+static void pool_gone(struct user_pool *up)
+{
+	pthread_mutex_lock(&up->lock);
+	up->gone = true;
+	user_event_hangup(up);
+	pthread_cond_broadcast(&up->fill_cond);
+	pthread_mutex_unlock(&up->lock);
+}
+
+void user_pool_end(struct user_pool *up)
+{
+	pool_gone(up);
+	user_fill_drain(up);
+	user_pool_put(up);
+}
+
 int user_pool_destroy(struct kvmm *kv, struct kvmm_pool_destroy *arg)
 {
 	struct user_backend *ub = user_backend(kv);
@@ -359,14 +379,13 @@ int user_pool_destroy(struct kvmm *kv, struct kvmm_pool_destroy *arg)
 			;
 		*link = up->next;
 		ub->nr_pools--;
-		pthread_mutex_lock(&up->lock);
-		up->gone = true;
-		user_event_hangup(up);
-		pthread_mutex_unlock(&up->lock);
+		pool_gone(up);
 	}
 	pthread_mutex_unlock(&ub->lock);
-	if (!err)
+	if (!err) {
+		user_fill_drain(up);
 		user_pool_put(up);
+	}
 	return err;
 }
 

@@ -1,117 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Pools: create, open, close, destroy, list, and bring in their memory.
- *
- * Memory comes in here, for both backends: the time goes into zeroing pages, so
- * several threads do it, each taking the next piece of the arena.
+ * Pools: create, open, close, destroy, list; what they are made of.
  */
 #include "backend.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* What one thread takes at a time: whole huge pages, and not too few. */
-#define POPULATE_PIECE		(32UL << 20)
-#define POPULATE_MAX_THREADS	16
-#define POPULATE_LIMIT_THREADS	256
-
-/**
- * struct populate - the memory of a new pool, on its way in
- * @pool: the pool
- * @step: frames in a piece
- * @lock: guards what is below
- * @next: first frame that nobody has taken
- * @err: first error; ends the work
- */
-struct populate {
-	struct kvmm_pool *pool;
-	unsigned int step;
-	pthread_mutex_t lock;
-	unsigned int next;
-	int err;
-};
-
-static void *populate_worker(void *arg)
-{
-	struct populate *job = arg;
-	unsigned int first, count, done;
-	int err = 0;
-
-	for (;;) {
-		pthread_mutex_lock(&job->lock);
-		if (err && !job->err)
-			job->err = err;
-		first = job->next;
-		count = job->pool->nr_frames - first;
-		if (count > job->step)
-			count = job->step;
-		if (job->err)
-			count = 0;
-		job->next += count;
-		pthread_mutex_unlock(&job->lock);
-		if (!count)
-			return NULL;
-		err = job->pool->kv->ops->populate(job->pool, first, count,
-						   &done);
-	}
-}
-
-/* Threads of the library take no signals: those belong to the program. */
-static int start_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(thread, NULL, fn, arg);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -err;
-}
-
-static int populate_all(struct kvmm_pool *pool, int threads)
-{
-	struct populate job = {
-		.pool = pool,
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.step = POPULATE_PIECE >> pool->block_shift,
-	};
-	pthread_t thread[POPULATE_LIMIT_THREADS];
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned int pieces;
-	int i, err, started = 0;
-
-	/* Better told at once than when most of the memory is taken. */
-	err = pool->kv->ops->room ? pool->kv->ops->room(pool) : 0;
-	if (err)
-		return err;
-	if (!job.step)
-		job.step = 1;
-	if (!threads) {
-		threads = cpus < 1 ? 1 : cpus;
-		if (cpus > POPULATE_MAX_THREADS)
-			threads = POPULATE_MAX_THREADS;
-	}
-	pieces = (pool->nr_frames - 1) / job.step + 1;
-	if ((unsigned int)threads > pieces)
-		threads = pieces;
-
-	/* The caller is one of them: it works on when none can be started. */
-	for (i = 1; i < threads; i++) {
-		if (start_thread(&thread[started], populate_worker, &job))
-			break;
-		started++;
-	}
-	populate_worker(&job);
-	for (i = 0; i < started; i++)
-		pthread_join(thread[i], NULL);
-	pthread_mutex_destroy(&job.lock);
-	return job.err;
-}
 
 /* Puts @name into the NUL-padded field of a command. */
 static int set_name(char *to, const char *name)
@@ -128,6 +24,16 @@ static int set_name(char *to, const char *name)
 	return 0;
 }
 
+/* In the background, once it is clear that there is room for it. */
+static int populate_async(struct kvmm_pool *pool, unsigned int threads)
+{
+	const struct kvmm_ops *ops = pool->kv->ops;
+	int err = ops->room ? ops->room(pool) : 0;
+
+	return err ? err : ops->populate_start(pool, 0, pool->nr_frames,
+					       threads);
+}
+
 int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 		     struct kvmm_pool **out)
 {
@@ -135,6 +41,7 @@ int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 	struct kvmm_pool_destroy destroy = { .size = sizeof(destroy) };
 	struct kvmm_pool_opts o;
 	struct kvmm_pool *pool;
+	bool async;
 	int err;
 
 	if (!opts || !out)
@@ -142,13 +49,15 @@ int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 	err = kvmm_copy_opts(&o, sizeof(o), opts, sizeof(o));
 	if (err)
 		return kvmm_ret(err);
-	if (o.populate_threads < -1 ||
-	    o.populate_threads > POPULATE_LIMIT_THREADS)
+	async = o.flags & KVMM_POOL_POPULATE_ASYNC;
+	if (o.populate_threads < (async ? 0 : -1) ||
+	    o.populate_threads > (async ? KVMM_MAX_WORKERS
+					: POPULATE_LIMIT_THREADS))
 		return kvmm_ret(-EINVAL);
 	err = set_name(arg.name, o.name);
 	if (err)
 		return kvmm_ret(err);
-	arg.flags = o.flags;
+	arg.flags = o.flags & ~KVMM_POOL_POPULATE_ASYNC;
 	arg.mode = o.mode ? o.mode : 0600;
 	arg.policy = o.policy;
 	arg.block_size = o.block_size;
@@ -165,8 +74,11 @@ int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 	err = kv->ops->pool_create(kv, &arg, &pool);
 	if (err)
 		return kvmm_ret(err);
-	if (o.populate_threads >= 0)
-		err = populate_all(pool, o.populate_threads);
+	if (async)
+		err = populate_async(pool, (unsigned int)o.populate_threads);
+	else if (o.populate_threads >= 0)
+		err = kvmm_populate_all(pool,
+					(unsigned int)o.populate_threads);
 	if (err) {
 		kvmm_log(kv, KVMM_LOG_ERROR,
 			 "pool %s: no memory for its %zu bytes: %s", o.name,
@@ -249,19 +161,6 @@ int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *st)
 int kvmm_pool_clock(struct kvmm_pool *pool, uint64_t now_ms)
 {
 	return kvmm_ret(pool->kv->ops->pool_clock(pool, now_ms));
-}
-
-long kvmm_pool_populate(struct kvmm_pool *pool, unsigned int first,
-			unsigned int count)
-{
-	unsigned int done = 0;
-	int err;
-
-	if (!count || first >= pool->nr_frames ||
-	    count > pool->nr_frames - first)
-		return kvmm_ret(-EINVAL);
-	err = pool->kv->ops->populate(pool, first, count, &done);
-	return kvmm_ret(done ? (long)done : err);
 }
 
 int kvmm_export(struct kvmm_pool *pool, unsigned int first, unsigned int count,

@@ -100,10 +100,14 @@ const char *kvmm_version(void);
 /** kvmm_info() - see struct kvmm_info */
 int kvmm_info(struct kvmm *kv, struct kvmm_info *info);
 
+/* kvmm_pool_opts.flags above those of struct kvmm_pool_create */
+#define KVMM_POOL_POPULATE_ASYNC	(1U << 16)	/* memory comes later */
+
 /**
  * struct kvmm_pool_opts - what kind of pool
  * @size: sizeof(struct kvmm_pool_opts)
- * @flags: KVMM_POOL_MANUAL_CLOCK, KVMM_POOL_NODES_PREFER
+ * @flags: KVMM_POOL_MANUAL_CLOCK, KVMM_POOL_NODES_PREFER,
+ *	KVMM_POOL_POPULATE_ASYNC
  * @name: see struct kvmm_pool_create, as all below
  * @mode: 0: 0600
  * @policy: enum kvmm_policy
@@ -114,7 +118,8 @@ int kvmm_info(struct kvmm *kv, struct kvmm_info *info);
  * @quarantine_ms: milliseconds
  * @populate_threads: threads that bring the memory in before the call
  *	returns; 0: as many as there are CPUs, at most 16; -1: leave it to
- *	kvmm_pool_populate()
+ *	kvmm_pool_populate() or kvmm_populate_start().  With
+ *	KVMM_POOL_POPULATE_ASYNC as kvmm_populate_start() has it
  * @clean_low: permille; the user backend has no background writeback:
  *	-EOPNOTSUPP where this or @clean_high is not 0
  * @clean_high: permille
@@ -151,7 +156,10 @@ struct kvmm_pool_opts {
  * @out: set on success
  *
  * The kernel's outlives the process; the user backend's ends with its struct
- * kvmm.  Return: 0 or the errors of struct kvmm_pool_create and
+ * kvmm.  With KVMM_POOL_POPULATE_ASYNC the call returns before the memory is
+ * there: kvmm_alloc() hands out what has come, lowest frames first, and
+ * kvmm_populate_wait() tells how it ended.
+ * Return: 0 or the errors of struct kvmm_pool_create and
  * struct kvmm_populate (the pool is destroyed again).
  */
 int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
@@ -208,6 +216,52 @@ int kvmm_pool_clock(struct kvmm_pool *pool, uint64_t now_ms);
  */
 long kvmm_pool_populate(struct kvmm_pool *pool, unsigned int first,
 			unsigned int count);
+
+/**
+ * kvmm_populate_start() - the same in the background
+ * @pool: the pool
+ * @first: first frame
+ * @count: frames
+ * @threads: at most KVMM_MAX_WORKERS; 0: as many as there are CPUs, at most 16
+ *
+ * Threads of the kernel's, or with the user backend of the library's, do it.
+ * It belongs to the pool: it goes on when the client closes, and ends when the
+ * pool is destroyed.  KVMM_EVENT_POPULATED tells of its end.
+ * Return: 0; -EBUSY: one is in progress, of this client or another; -EINVAL;
+ * -EACCES; -ENODEV; -ENOMEM; -EAGAIN: no thread can be had; -EOPNOTSUPP: the
+ * kernel module is too old.
+ */
+int kvmm_populate_start(struct kvmm_pool *pool, unsigned int first,
+			unsigned int count, unsigned int threads);
+
+/**
+ * kvmm_populate_left() - how much of the pool's memory is still on its way
+ *
+ * Return: frames that populates in progress, whoever asked for them, still have
+ * to do; or -errno.  kvmm_pool_stat() tells how many are online.
+ */
+long kvmm_populate_left(struct kvmm_pool *pool);
+
+/**
+ * kvmm_populate_wait() - wait until no populate is in progress
+ * @pool: the pool
+ * @timeout_ms: how long; 0: only ask; -1: for ever
+ *
+ * Return: 0; -ETIMEDOUT: one still is; -ENODEV: the pool was destroyed; -EINTR.
+ * Else why the last one in the background ended early, of those that this
+ * client started or waited for: -ENOMEM, -ECANCELED.  What was brought in until
+ * then stays.
+ */
+int kvmm_populate_wait(struct kvmm_pool *pool, int timeout_ms);
+
+/**
+ * kvmm_populate_cancel() - end all populates of the pool that are in progress
+ * @pool: the pool
+ *
+ * What is online stays, and kvmm_populate_start() can do the rest.
+ * Return: 0 when they have ended, or when there was none; -EACCES; -ENODEV.
+ */
+int kvmm_populate_cancel(struct kvmm_pool *pool);
 
 /**
  * kvmm_export() - memory of frames as a dma-buf, see struct kvmm_export
@@ -404,7 +458,8 @@ int kvmm_reclaim(struct kvmm_pool *pool, unsigned int keep,
  * @mask: bit N: enum kvmm_event_type N; 0: nothing more
  * @count: events the queue has room for; 0: 256
  *
- * The user backend tells of evicted and lost blocks and of a failing area.
+ * The user backend tells of evicted and lost blocks, of a failing area and of
+ * populates in the background.
  * Return: 0 or -errno.
  */
 int kvmm_events(struct kvmm_pool *pool, uint64_t mask, unsigned int count);

@@ -50,9 +50,11 @@ empty()
 
 functions()
 {
-	# declarations: a name before a bracket, at the start of a line
+	# declarations: a name before a bracket, outside of comments
 	# shellcheck disable=SC2086
-	sed -e 's|/\*.*\*/||' $header | tr '\n' ' ' |
+	for f in $header; do
+		gcc -fpreprocessed -E -P "$f"
+	done | tr '\n' ' ' |
 		grep -oE '\bkvmm_[a-z_]+\([^;{]*\);' |
 		sed 's/(.*//' | sort -u
 }

@@ -11,7 +11,7 @@
 
 comma := ,
 LT := selftests/lib
-LT_PROG := open key pool block order client export swap area fault late event system stress limits
+LT_PROG := open key pool populate block order client export swap area fault late event system stress limits
 LT_BIN := $(LT_PROG:%=$(O)/$(LT)/test_%)
 
 $(LT_BIN): $(O)/$(LT)/test_%: $(O)/$(LT)/test_%.o $(O)/$(LT)/lt.o $(LIBKVMM_A)
@@ -54,6 +54,6 @@ suite-vm-lib: $(LT_BIN) $(B)/kvmm.ko
 		--env KVMM_TEST_BACKEND=kernel \
 		$(foreach t,$(filter-out system,$(LT_PROG)), \
 			--test $(O)/$(LT)/test_$t) \
-		$(foreach t,pool swap area late limits system, \
+		$(foreach t,pool populate swap area late limits system, \
 			--file $(O)/$(LT)/test_$t --label user_$t \
 			--cmd 'KVMM_TEST_BACKEND=user test_$t')

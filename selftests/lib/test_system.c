@@ -207,7 +207,15 @@ static void memory_runs_out(void **state)
 	assert_int_equal(st.st_blocks * 512, 64 << 20);
 	assert_int_equal(kvmm_alloc(pool, refs, 128, 1, 0), 64);
 	memset(kvmm_pool_arena(pool, NULL), 0x77, 64 << 20);
+	/* In the background it is told to who waits, and what came stays. */
+	sys.populates = 2;
+	assert_int_equal(kvmm_populate_start(pool, 64, 64, 1), 0);
+	assert_fails(kvmm_populate_wait(pool, -1), ENOMEM);
+	assert_int_equal(kvmm_populate_left(pool), 0);
+	assert_int_equal(lt_stat(pool).frames_online, 96);
 	sys.populates = 0;
+	assert_int_equal(kvmm_populate_start(pool, 0, 64, 1), 0);
+	assert_int_equal(kvmm_populate_wait(pool, -1), 0);
 	assert_int_equal(kvmm_pool_populate(pool, 0, 128), 128);
 	assert_int_equal(kvmm_alloc(pool, refs + 64, 64, 1, 0), 64);
 	/* Nothing was taken back that was in use. */
