@@ -141,13 +141,15 @@ $(KERNELS:%=suite-on-%): suite-on-%: kernel-tests
 		$(KT)/on-kernel.sh --build $(B) --version '$(VERSION)' $* \
 		$(KT_TESTS:%=$(O)/$(KT)/%)
 
-suite-vm-replay: $(KVMMCTL) $(B)/kvmm.ko
+suite-vm-replay: $(KVMMCTL) $(O)/selftests/tools/on_tty \
+		$(B)/kvmm.ko
 	@rm -rf $(B)/vm-replay
 	@$(KT)/replay-host.sh $(KVMMCTL) $(B)/vm-replay
 	@selftests/tap.sh $(B)/results vm-replay $(VM_RUN) --name replay \
 		--module $(B)/kvmm.ko --rmmod --test-timeout 400 \
 		--file $(KVMMCTL) --file $(B)/vm-replay:/t/replay \
 		--file $(KT)/replay-vm.sh --file selftests/tools/vm_kvmmctl.sh \
+		--file $(O)/selftests/tools/on_tty \
 		--test 'replay-vm.sh /t/replay' --test vm_kvmmctl.sh
 
 suite-kernel-clang:

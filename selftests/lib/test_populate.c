@@ -170,9 +170,13 @@ static void told_to_end(void **state)
 
 	for (i = 0; i < TRIES && !seen; i++) {
 		struct kvmm_pool *pool = empty(lt), *other;
+		struct kvmm_block_ref refs[4];
 		struct kvmm_event ev;
+		unsigned int k;
 		int err;
 
+		assert_int_equal(kvmm_pool_populate(pool, FRAMES - 4, 4), 4);
+		lt_store(pool, refs, 1, 4, 0);
 		assert_int_equal(kvmm_pool_open(lt->kv, NAME, 0, &other), 0);
 		assert_int_equal(kvmm_events(pool,
 				 1ULL << KVMM_EVENT_POPULATED, 0), 0);
@@ -199,6 +203,11 @@ static void told_to_end(void **state)
 		assert_int_equal(kvmm_populate_wait(pool, -1), 0);
 		assert_int_equal(online(pool), FRAMES);
 		assert_int_equal(told(pool).flags, 0);
+		for (k = 0; k < 4; k++) {
+			assert_int_equal(lt_find(other, 1 + k, KVMM_LOOKUP_PIN,
+						 &refs[k]), KVMM_MEMORY);
+			lt_check(kvmm_addr(other, &refs[k]), 1 + k, LT_BLOCK);
+		}
 		kvmm_pool_close(other);
 		lt_end(lt, pool, NAME);
 	}

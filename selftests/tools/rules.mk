@@ -9,6 +9,12 @@ TOOLS_UNIT_OBJS := $(O)/selftests/tools/test_units.o \
 $(TOOLS_UNIT): $(TOOLS_UNIT_OBJS) $(LIBKVMM_A)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBKVMM_LIBS) -lcmocka -ljansson -lm
 
+# runs a command with a terminal, in the VM too
+TOOLS_TTY := $(O)/selftests/tools/on_tty
+
+$(TOOLS_TTY): $(O)/selftests/tools/on_tty.o
+	$(CC) $(LDFLAGS) -o $@ $^ -lutil
+
 TOOLS_PY := tools-cli tools-trace tools-replay tools-faults
 SUITES += tools-unit $(TOOLS_PY) tools-asan
 

@@ -58,7 +58,7 @@ def agreement():
     r = ctl('--help')
     commands = re.findall(r'^  ((?:pool )?[a-z]+)(?: \[?[A-Z]+\]?)?  ',
                           r.out.split('Options of')[0], re.M)
-    ok(r.rc == 0 and len(commands) == 8, 'kvmmctl --help lists 8 commands',
+    ok(r.rc == 0 and len(commands) == 9, 'kvmmctl --help lists 9 commands',
        commands, r)
     man = man_options()
     _, everyone = help_options(r.out)
@@ -88,12 +88,15 @@ def agreement():
           'completion of commands')
     equal(complete('--backend', 'user', 'po'), ['pool'],
           'completion of a command behind an option')
-    equal(complete('pool', ''), ['create', 'list', 'show', 'events', 'destroy'],
+    equal(complete('pool', ''), ['create', 'list', 'show', 'populate', 'events',
+                                   'destroy'],
           'completion of pool')
     equal(complete('replay', '--backend', ''), ['auto', 'kernel', 'user'],
           'completion of --backend')
     equal(complete('replay', '--policy', ''), ['lru'],
           'completion of --policy')
+    equal(complete('pool', 'create', '--populate', ''),
+          ['wait', 'async', 'none'], 'completion of --populate')
     r = ctl('--version')
     ok(r.rc == 0 and re.fullmatch(r'kvmmctl \d+\.\d+\.\d+, library '
                                   r'\d+\.\d+\.\d+\n', r.out), '--version', r)
@@ -114,9 +117,11 @@ def errors(trace):
     see = '; see kvmmctl --help'
     bad([], f': a command is missing{see}', 'no command')
     bad(['fly'], f": unknown command 'fly'{see}")
-    bad(['pool'], ': pool needs one of: create, list, show, events, destroy')
+    bad(['pool'], ': pool needs one of: create, list, show, populate, events, '
+        'destroy')
     bad(['pool', 'fly'], ": unknown command 'pool fly'; there are: pool "
-        'create, list, show, events, destroy')
+        'create, list, show, populate, events, '
+        'destroy')
     bad(['--fly', 'stat'], f': unknown option --fly{see}')
     bad(['pool', 'events', 'a', '--type', 'evicted,flown'],
         " pool events: --type: 'flown' is unknown; see kvmmctl pool events "
@@ -143,6 +148,21 @@ def errors(trace):
             '63, as in 0-1,3')
     bad(['pool', 'create', 'a', '--block-size', '2M', '--frames', '8',
          '--prefer-nodes'], ' pool create: --prefer-nodes needs --nodes')
+    bad(['pool', 'create', 'a', '--block-size', '2M', '--frames', '8',
+         '--populate', 'later'], " pool create: --populate: 'later' is "
+        'unknown; there are: wait, async, none')
+    bad(['pool', 'create', 'a', '--block-size', '2M', '--frames', '8',
+         '--populate', 'none', '--threads', '2'], ' pool create: --threads: '
+        'with --populate none there is nothing for them to do')
+    bad(['pool', 'create', 'a', '--block-size', '2M', '--frames', '8',
+         '--threads', '65'], ' pool create: --threads: 65 is too large, the '
+        'most is 64')
+    for two in (['--async', '--wait'], ['--wait', '--cancel'],
+                ['--cancel', '--async']):
+        bad(['pool', 'populate', 'a', *two], ' pool populate: only one of '
+            '--async, --wait and --cancel can be given')
+    bad(['pool', 'populate', 'a', '--wait', '--threads', '2'],
+        ' pool populate: --threads is for a new populate')
     bad(['pool', 'events', 'a', '--type', ''],
         ' pool events: --type: no type is given')
     bad(['-x', 'stat'], f': unknown option -x{see}')

@@ -66,6 +66,80 @@ result $? 'pool create on a NUMA node'
 run 1 pool create far --block-size 2M --frames 4 --nodes 0,63 &&
 	says 'pool create: --nodes: a node does not exist'
 result $? 'pool create on a node that is not there'
+run 0 pool create later --block-size 1M --frames 64 --populate none &&
+	has '^memory  *64 frames have none' &&
+	[ "$(cat /sys/kernel/kvmm/pools/later/frames_online)" -eq 0 ] &&
+	run 0 pool populate later && ! [ -s $err ] &&
+	has '64 of 64 frames have memory, 0 are to come' &&
+	[ "$(cat /sys/kernel/kvmm/pools/later/frames_online)" -eq 64 ] &&
+	[ "$(cat /sys/kernel/kvmm/pools/later/nr_clients)" -eq 0 ] &&
+	run 0 pool destroy later
+result $? 'pool create --populate none, pool populate'
+run 0 pool create later --block-size 1M --frames 64 --populate async --json &&
+	has '"frames_populating": ' && run 0 pool populate later --wait --json &&
+	has '"frames_online": 64' && has '"frames_populating": 0' &&
+	run 0 pool populate later --cancel && run 0 pool destroy later
+result $? 'pool create --populate async, pool populate --wait, --cancel'
+run 1 pool populate nothing &&
+	says '^kvmmctl pool populate: there is no pool nothing$'
+result $? 'pool populate: no such pool'
+run 1 pool create big --block-size 1M --frames 100000000 --populate async &&
+	says 'pool create: no memory for' && run 1 pool show big
+result $? 'pool create --populate async: no memory, no pool'
+
+# What is in progress depends on the machine: such tests go on until they have
+# seen it once.
+# kill_early COMMAND ARGUMENT...: SIGINT as soon as some frames have memory
+kill_early()
+{
+	"$@" >$out 2>$err &
+	pid=$!
+	until [ "$(cat $file 2>/dev/null || echo 0)" -gt 0 ] || ! kill -0 $pid 2>/dev/null; do
+		:
+	done
+	kill -INT $pid 2>/dev/null
+	wait $pid
+	rc=$?
+}
+file=/sys/kernel/kvmm/pools/big/frames_online
+i=0 rc=0
+while [ $rc -eq 0 ] && [ $i -lt 20 ]; do
+	kill_early kvmmctl pool create big --block-size 1M --frames 256 \
+		--threads 1
+	[ $rc -ne 0 ] || kvmmctl pool destroy big >/dev/null
+	i=$((i + 1))
+done
+[ $rc -eq 130 ] && says '^kvmmctl pool create: interrupted: big was not made$' &&
+	! [ -s $out ] && ! [ -e $file ] && run 1 pool show big
+result $? 'pool create: SIGINT while the memory comes, and nothing is left'
+kvmmctl pool create big --block-size 1M --frames 256 --populate none >/dev/null
+i=0 rc=0
+while [ $rc -eq 0 ] && [ $i -lt 20 ]; do
+	kill_early on_tty kvmmctl pool populate big --threads 1
+	if [ $rc -eq 0 ]; then
+		kvmmctl pool destroy big >/dev/null
+		kvmmctl pool create big --block-size 1M --frames 256 \
+			--populate none >/dev/null
+	fi
+	i=$((i + 1))
+done
+[ $rc -eq 130 ] && says 'interrupted: big keeps the memory that has come' &&
+	[ "$(cat /sys/kernel/kvmm/pools/big/frames_populating)" -eq 0 ] &&
+	[ "$(cat $file)" -lt 256 ]
+result $? 'pool populate: SIGINT ends it'
+on_tty kvmmctl pool populate big >$out 2>$err
+rc=$?
+[ $rc -eq 0 ] && has '256 of 256 frames' && [ "$(cat $file)" -eq 256 ]
+result $? 'pool populate: the rest, later'
+kvmmctl pool destroy big >/dev/null
+kvmmctl pool create big --block-size 1M --frames 256 --populate none >/dev/null
+on_tty kvmmctl pool populate big --threads 1 --json >$out 2>$err
+rc=$?
+[ $rc -eq 0 ] && says '^.\[[#.]\{24\}\] *[0-9]* %  [0-9]* of 256 frames  [0-9.]* [KMG]*i*B/s' &&
+	! grep -q '\[[#.]' $out && has '"frames_online": 256'
+result $? 'pool populate: progress on a terminal, and only there'
+kvmmctl pool destroy big >/dev/null
+
 [ "$(stat -c %s "$swap")" -eq 33554432 ]
 result $? 'the swap file has the size of its slots'
 run 1 pool create three --block-size 2M --frames 8 --slots 16 --swap "$swap" &&

@@ -39,11 +39,15 @@ enum opt_id {
 	OPT_HOLDS,
 	OPT_QUARANTINE,
 	OPT_THREADS,
+	OPT_POPULATE,
 	OPT_CLEAN,
 	OPT_ELASTIC,
 	OPT_CHUNK,
 	OPT_NODES,
 	OPT_PREFER_NODES,
+	OPT_ASYNC,
+	OPT_WAIT,
+	OPT_CANCEL,
 	OPT_FORCE,
 	OPT_TYPE,
 	OPT_WATCH,
@@ -125,7 +129,8 @@ struct ctx {
 };
 
 extern const struct command cmd_pool_create, cmd_pool_list, cmd_pool_show,
-	cmd_pool_events, cmd_pool_destroy, cmd_stat, cmd_replay, cmd_demo;
+	cmd_pool_populate, cmd_pool_events, cmd_pool_destroy, cmd_stat,
+	cmd_replay, cmd_demo;
 
 /* main.c */
 

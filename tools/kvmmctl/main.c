@@ -12,8 +12,8 @@
 #include <string.h>
 
 static const struct command *const commands[] = {
-	&cmd_pool_create, &cmd_pool_list, &cmd_pool_show, &cmd_pool_events,
-	&cmd_pool_destroy, &cmd_stat, &cmd_replay, &cmd_demo, NULL,
+	&cmd_pool_create, &cmd_pool_list, &cmd_pool_show, &cmd_pool_populate,
+	&cmd_pool_events, &cmd_pool_destroy, &cmd_stat, &cmd_replay, &cmd_demo, NULL,
 };
 
 static char speaker[64] = "kvmmctl";
@@ -114,9 +114,10 @@ static int not_found(char **argv, int argc)
 	if (!strcmp(argv[0], "pool")) {
 		if (argc == 1)
 			return fail("pool needs one of: create, list, show, "
-				    "events, destroy");
+				    "populate, events, destroy");
 		return fail("unknown command 'pool %s'; there are: pool "
-			    "create, list, show, events, destroy", argv[1]);
+			    "create, list, show, populate, events, destroy",
+			    argv[1]);
 	}
 	return fail("unknown command '%s'; see kvmmctl --help", argv[0]);
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPTS	32
+#define MAX_OPTS	40
 
 static const struct opt global_opts[] = {
 	{ OPT_BACKEND, "backend", "auto|kernel|user",
@@ -39,7 +39,8 @@ static const char *opt_name(const struct opt *opts, enum opt_id id)
 static const char *any_opt_name(enum opt_id id)
 {
 	static const struct command *const all[] = {
-		&cmd_pool_create, &cmd_pool_events, &cmd_pool_destroy,
+		&cmd_pool_create, &cmd_pool_populate, &cmd_pool_events,
+		&cmd_pool_destroy,
 		&cmd_stat, &cmd_replay, &cmd_demo,
 	};
 	const char *name = opt_name(global_opts, id);

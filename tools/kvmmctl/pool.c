@@ -8,6 +8,7 @@
 #include "kvmmctl.h"
 #include "output.h"
 #include "pool.h"
+#include "populate.h"
 #include "room.h"
 #include "size.h"
 
@@ -41,6 +42,9 @@ static const struct opt create_opts[] = {
 	  "how long frames rest that a dead client was filling (default 0)" },
 	{ OPT_THREADS, "threads", "N",
 	  "threads that bring the memory in (default one a CPU, at most 16)" },
+	{ OPT_POPULATE, "populate", "wait|async|none",
+	  "wait until the memory is there, let it come in the background, or "
+	  "leave it to pool populate (default wait)" },
 	{ OPT_CLEAN, "clean", "LOW:HIGH",
 	  "write cold blocks out in the background when less than LOW permille "
 	  "of the frames can be had at once, until HIGH can (default 0:0, "
@@ -95,6 +99,27 @@ static int parse_mode(const struct args *args, unsigned int *out)
 	if (!v)
 		return fail("--mode: 0 would let nobody open the pool");
 	*out = (unsigned int)v;
+	return 0;
+}
+
+/* How the memory comes; *@wait: created only when all of it is there. */
+static int parse_populate(const struct args *args, struct kvmm_pool_opts *o,
+			  bool *wait)
+{
+	const char *text = args->value[OPT_POPULATE];
+
+	*wait = !text || !strcmp(text, "wait");
+	if (text && !strcmp(text, "none")) {
+		if (args->value[OPT_THREADS])
+			return fail("--threads: with --populate none there is "
+				    "nothing for them to do");
+		o->populate_threads = -1;
+		return 0;
+	}
+	if (!*wait && strcmp(text, "async"))
+		return fail("--populate: '%s' is unknown; there are: wait, "
+			    "async, none", text);
+	o->flags |= KVMM_POOL_POPULATE_ASYNC;
 	return 0;
 }
 
@@ -170,7 +195,7 @@ static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 	    opt_count(args, OPT_SLOTS, 0, KVMM_MAX_BLOCKS, &slots) ||
 	    opt_count(args, OPT_HOLDS, 1, UINT32_MAX, &holds) ||
 	    opt_count(args, OPT_QUARANTINE, 0, KVMM_MAX_QUARANTINE_MS, &rest) ||
-	    opt_count(args, OPT_THREADS, 1, 256, &threads) ||
+	    opt_count(args, OPT_THREADS, 1, KVMM_MAX_WORKERS, &threads) ||
 	    opt_count(args, OPT_ELASTIC, 0, KVMM_MAX_BLOCKS, &elastic) ||
 	    opt_count(args, OPT_CHUNK, 1, KVMM_MAX_BLOCKS, &chunk) ||
 	    opt_policy(args, &o->policy) || parse_mode(args, &o->mode) ||
@@ -202,25 +227,36 @@ static int create_args(const struct args *args, struct kvmm_pool_opts *o)
 }
 
 static int created(const struct ctx *ctx, const struct kvmm_pool_opts *o,
-		   const struct area *area)
+		   const struct area *area, const struct kvmm_pool_stat *st)
 {
 	uint64_t bytes = (uint64_t)o->block_size * o->nr_frames;
 	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
 
 	if (ctx->json)
 		return output_json(json_pack(
-			"{s:s, s:s, s:I, s:I, s:I, s:I, s:s?}",
+			"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s?}",
 			"backend", kvmm_backend_name(ctx->kv),
 			"name", o->name,
 			"block_size", (json_int_t)o->block_size,
 			"frames", (json_int_t)o->nr_frames,
 			"slots", (json_int_t)o->nr_slots,
 			"memory_bytes", (json_int_t)bytes,
+			"frames_online", (json_int_t)st->frames_online,
+			"frames_populating", (json_int_t)st->frames_populating,
 			"swap", area->path), true);
 	output_row("backend", "%s", kvmm_backend_name(ctx->kv));
 	output_row("pool", "%s: %s frames of %s, %s of memory", o->name,
 		   count_text(o->nr_frames, a), size_text(o->block_size, b),
 		   size_text(bytes, c));
+	if (st->frames_populating)
+		output_row("memory", "%s frames are to come; kvmmctl pool "
+			   "populate %s --wait waits for them",
+			   count_text(st->frames_populating, a), o->name);
+	else if (st->frames_online < o->nr_frames)
+		output_row("memory", "%s frames have none; kvmmctl pool "
+			   "populate %s brings it in",
+			   count_text(o->nr_frames - st->frames_online, a),
+			   o->name);
 	if (area->path)
 		output_row("swap area", "%s slots, %s: %s",
 			   count_text(o->nr_slots, a),
@@ -231,16 +267,54 @@ static int created(const struct ctx *ctx, const struct kvmm_pool_opts *o,
 	return 0;
 }
 
+static int no_memory(const struct kvmm_pool_opts *o)
+{
+	char a[SIZE_TEXT];
+
+	return fail("no memory for %s, or a limit on it",
+		    size_text((uint64_t)o->block_size * o->nr_frames, a));
+}
+
+/* All of the memory; a signal takes back what has come, and the pool. */
+static int await_memory(struct kvmm_pool *pool, const struct kvmm_pool_opts *o)
+{
+	int rc = populate_watch(pool, o->nr_frames);
+
+	if (rc == -EINTR) {
+		kvmm_populate_cancel(pool);
+		return fail("interrupted: %s was not made", o->name);
+	}
+	if (rc == -ENOMEM)
+		return no_memory(o);
+	return rc ? fail("can't create %s: %s", o->name, strerror(-rc)) : 0;
+}
+
+/* What the new pool needs beside itself. */
+static int complete(struct kvmm_pool *pool, const struct kvmm_pool_opts *o,
+		    struct area *area, bool wait, struct kvmm_pool_stat *st)
+{
+	int rc;
+
+	if (wait && await_memory(pool, o))
+		return EXIT_ERROR;
+	if (area->path && area_attach(area, pool))
+		return EXIT_ERROR;
+	rc = kvmm_pool_stat(pool, st);
+	return rc ? fail("can't read the counters of %s: %s", o->name,
+			 strerror(-rc)) : 0;
+}
+
 static int pool_create(struct ctx *ctx, const struct args *args)
 {
 	struct kvmm_pool_opts o = { .size = sizeof(o), .name = args->pos[0] };
 	struct area area = { .fd = -1 };
+	struct kvmm_pool_stat st;
 	struct kvmm_pool *pool;
 	uint64_t timeout = 0;
-	char a[SIZE_TEXT];
-	int rc, ret = 0;
+	bool wait;
+	int rc, ret;
 
-	if (create_args(args, &o) ||
+	if (create_args(args, &o) || parse_populate(args, &o, &wait) ||
 	    opt_count(args, OPT_IO_TIMEOUT, 1, KVMM_MAX_IO_TIMEOUT_MS,
 		      &timeout) ||
 	    session_open_kernel(ctx, "nothing would be left to use"))
@@ -254,21 +328,18 @@ static int pool_create(struct ctx *ctx, const struct args *args)
 	if (rc == -EEXIST)
 		return fail("there is a pool %s already", o.name);
 	if (rc == -ENOMEM)
-		return fail("no memory for %s, or a limit on it",
-			    size_text((uint64_t)o.block_size * o.nr_frames,
-				      a));
+		return no_memory(&o);
 	if (rc == -EINVAL && o.nodes)
 		return fail("--nodes: a node does not exist, has no memory, or "
 			    "may not be used here");
 	if (rc)
 		return fail("can't create %s: %s", o.name, strerror(-rc));
-	if (area.path)
-		ret = area_attach(&area, pool);
+	ret = complete(pool, &o, &area, wait, &st);
 	kvmm_pool_close(pool);
 	if (ret)
 		kvmm_pool_destroy(ctx->kv, o.name, KVMM_POOL_FORCE);
 	area_end(&area, ret != 0);
-	return ret ? ret : created(ctx, &o, &area);
+	return ret ? ret : created(ctx, &o, &area, &st);
 }
 
 int pool_each(struct ctx *ctx, int (*each)(const struct kvmm_pool_entry *e,
