@@ -85,7 +85,7 @@ static int kvmm_arena_open(struct kvmm_pool *pool)
 	inode->i_flags |= S_IMMUTABLE;
 	SHMEM_I(inode)->seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
 	/* Not movable: long-term pins must succeed where the page is. */
-	mapping_set_gfp_mask(inode->i_mapping, GFP_HIGHUSER);
+	mapping_set_gfp_mask(inode->i_mapping, KVMM_ARENA_GFP);
 	mapping_set_unevictable(inode->i_mapping);
 	arena->mnt = mnt;
 	arena->file = file;

@@ -8,11 +8,15 @@
 
 #include <linux/bvec.h>
 #include <linux/fs.h>
+#include <linux/gfp.h>
 #include <linux/types.h>
 
 #include "kvmm_mod.h"
 
 struct shmem_sb_info;
+
+/* A cgroup or machine without memory is an error here, not an OOM kill. */
+#define KVMM_ARENA_GFP	(GFP_HIGHUSER | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 /* Room for a mount option that names up to 32 ranges of nodes below 64. */
 #define KVMM_PLACE_LEN		128

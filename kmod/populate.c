@@ -18,9 +18,6 @@
 #include "kvmm_mod.h"
 #include "trace.h"
 
-/* A cgroup or machine without memory is an error here, not an OOM kill. */
-#define KVMM_ARENA_GFP	(GFP_HIGHUSER | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
-
 /* What nobody has asked for takes only what is free. */
 #define KVMM_GENTLE_GFP							\
 	((GFP_HIGHUSER & ~__GFP_DIRECT_RECLAIM) | __GFP_NORETRY | __GFP_NOWARN)
@@ -66,6 +63,39 @@ static void kvmm_arena_sweep(struct kvmm_pool *pool, u32 first, u32 last)
 }
 
 /*
+ * Get the page at @index, zeroed, with a reference.
+ *
+ * Many kernels zero all memory as it is allocated (init_on_alloc), and shmem,
+ * which doesn't know, zeroes it again: that would double the time that a pool
+ * takes.  Only what is about to write a page is given it as it comes, so that
+ * is what we say we are.  A page that is not up to date then is fresh from the
+ * allocator, and locked since.
+ */
+static struct page *kvmm_arena_get(struct kvmm_pool *pool, pgoff_t index,
+				   long want, bool gently)
+{
+	struct file *file = pool->arena.file;
+	struct folio *folio;
+
+	if (gently)
+		return shmem_read_mapping_page_gfp(file->f_mapping, index,
+						   KVMM_GENTLE_GFP);
+	if (!want_init_on_alloc(KVMM_ARENA_GFP))
+		return shmem_read_mapping_page_gfp(file->f_mapping, index,
+						   KVMM_ARENA_GFP);
+	folio = kvmm_shmem_begin(file, (loff_t)index << PAGE_SHIFT,
+				 want << PAGE_SHIFT);
+	if (IS_ERR(folio))
+		return ERR_CAST(folio);
+	if (!folio_test_uptodate(folio)) {
+		flush_dcache_folio(folio);
+		folio_mark_uptodate(folio);
+	}
+	folio_unlock(folio);
+	return folio_file_page(folio, index);
+}
+
+/*
  * Get one folio, or the part of it before @end, with the limit raised for just
  * that.  Returns -ENOSPC where someone else was faster.
  */
@@ -73,7 +103,6 @@ static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
 			       pgoff_t index, pgoff_t end, bool gently,
 			       pgoff_t *next)
 {
-	struct address_space *mapping = kvmm_arena_inode(pool)->i_mapping;
 	bool huge = !(index & (PTRS_PER_PTE - 1)) &&
 		    end - index >= PTRS_PER_PTE;
 	long want = huge ? PTRS_PER_PTE : 1;
@@ -83,8 +112,7 @@ static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
 
 	kvmm_arena_allow(pool, want);
 	old = kvmm_memcg_enter(pool->memcg);
-	page = shmem_read_mapping_page_gfp(mapping, index, gently ?
-					   KVMM_GENTLE_GFP : KVMM_ARENA_GFP);
+	page = kvmm_arena_get(pool, index, want, gently);
 	kvmm_memcg_leave(old);
 	if (IS_ERR(page)) {
 		kvmm_arena_allow(pool, -want);

@@ -71,6 +71,46 @@ static inline struct file *kvmm_shmem_setup(struct vfsmount *mnt,
 #endif
 }
 
+/**
+ * kvmm_shmem_begin() - a page of a tmpfs file, as if to write to it
+ * @file: the file; its mapping says how memory is allocated
+ * @pos: where the page is, bytes
+ * @len: what will be written, bytes
+ *
+ * Return: its folio, locked, with a reference; not cleared by the file system
+ * if it is not up to date.
+ */
+static inline struct folio *kvmm_shmem_begin(struct file *file, loff_t pos,
+					     unsigned int len)
+{
+	struct address_space *mapping = file->f_mapping;
+	void *fsdata = NULL;
+#ifdef KVMM_HAVE_WRITE_BEGIN_KIOCB
+	struct folio *folio;
+	struct kiocb iocb;
+	int ret;
+
+	init_sync_kiocb(&iocb, file);
+	ret = mapping->a_ops->write_begin(&iocb, mapping, pos, len, &folio,
+					  &fsdata);
+	return ret ? ERR_PTR(ret) : folio;
+#elif defined(KVMM_HAVE_WRITE_BEGIN_FOLIO)
+	struct folio *folio;
+	int ret;
+
+	ret = mapping->a_ops->write_begin(file, mapping, pos, len, &folio,
+					  &fsdata);
+	return ret ? ERR_PTR(ret) : folio;
+#else
+	struct page *page;
+	int ret;
+
+	ret = mapping->a_ops->write_begin(file, mapping, pos, len, &page,
+					  &fsdata);
+	return ret ? ERR_PTR(ret) : page_folio(page);
+#endif
+}
+
 /** kvmm_uring_sqe_cmd() - the command's bytes in the submission entry */
 static inline const void *kvmm_uring_sqe_cmd(const struct io_uring_cmd *ioucmd)
 {

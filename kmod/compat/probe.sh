@@ -68,6 +68,29 @@ struct io_uring_cmd *probe(struct io_tw_req req)
 }
 C
 
+probe WRITE_BEGIN_FOLIO <<'C'
+#include <linux/fs.h>
+#include <linux/module.h>
+int probe(struct file *file, struct folio **folio);
+int probe(struct file *file, struct folio **folio)
+{
+	return file->f_mapping->a_ops->write_begin(file, file->f_mapping, 0, 1,
+						   folio, NULL);
+}
+C
+
+probe WRITE_BEGIN_KIOCB <<'C'
+#include <linux/fs.h>
+#include <linux/module.h>
+int probe(struct kiocb *iocb, struct address_space *mapping,
+	  struct folio **folio);
+int probe(struct kiocb *iocb, struct address_space *mapping,
+	  struct folio **folio)
+{
+	return mapping->a_ops->write_begin(iocb, mapping, 0, 1, folio, NULL);
+}
+C
+
 probe SHMEM_VMA_FLAGS <<'C'
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -135,6 +158,7 @@ for n in $names; do
 	echo "obj-m += $n.o"
 done >"$work/Kbuild"
 echo 'ccflags-y += -Werror=implicit-function-declaration' >>"$work/Kbuild"
+echo 'ccflags-y += -Werror=incompatible-pointer-types' >>"$work/Kbuild"
 
 # Compiled, not linked.  May be called by a kernel build, whose variables are not
 # meant for this one.
