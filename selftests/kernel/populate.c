@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/sysinfo.h>
 
 #include "kt_harness.h"
 
@@ -144,6 +145,42 @@ TEST_F(populate, workers)
 }
 
 /* A range that begins and ends within huge pages. */
+/* Leave three quarters of what is free full of what was not for others. */
+static int dirty_memory(void *arg)
+{
+	struct sysinfo si;
+	size_t size;
+	void *mem;
+
+	(void)arg;
+	if (sysinfo(&si))
+		return -errno;
+	size = si.freeram / 4 * 3 * si.mem_unit;
+	mem = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mem == MAP_FAILED)
+		return -errno;
+	memset(mem, 0xa5, size);
+	return 0;
+}
+
+/*
+ * Whether the kernel zeroes all memory as it is allocated, or leaves that to
+ * who gets it: none of what others wrote is in a pool.
+ */
+TEST_F(populate, memory_is_zero)
+{
+	struct kt *t = &self->t;
+	size_t words = t->arena_size / 8, i;
+	const uint64_t *mem = (const uint64_t *)t->arena;
+
+	ASSERT_EQ(0, kt_child(dirty_memory, NULL));
+	ASSERT_EQ(0, kt_populate(t, 0, FRAMES, NULL));
+	for (i = 0; i < words && !mem[i]; i++)
+		;
+	EXPECT_EQ(words, i);
+}
+
 TEST_F(populate, workers_range)
 {
 	uint32_t done = 1;

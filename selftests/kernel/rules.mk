@@ -114,12 +114,14 @@ suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko $(KT_IMPORTER)
 		--env KVMM_KO=/t/kvmm.ko $(KT_FILES) \
 		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)
 
-# A machine that keeps memory for movable pages, where none can stay registered.
+# A machine that keeps memory for movable pages, where none can stay registered;
+# and whose kernel leaves it to others to zero what it allocates.
 suite-vm-movable: $(KT_BIN) $(B)/kvmm.ko
 	@selftests/tap.sh $(B)/results vm-movable $(KT)/vm.sh \
-		$(VM_RUN) --name movable --append movablecore=768M \
+		$(VM_RUN) --name movable --append 'movablecore=768M init_on_alloc=0' \
 		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
-		--test $(O)/$(KT)/defence --test $(O)/$(KT)/arena
+		--test $(O)/$(KT)/defence --test $(O)/$(KT)/arena \
+		--test $(O)/$(KT)/populate
 
 suite-vm-numa: $(KT_MORE_BIN) $(B)/kvmm.ko
 	@selftests/tap.sh $(B)/results vm-numa $(KT)/vm.sh \
