@@ -25,9 +25,10 @@ static int __init kvmm_init(void)
 {
 	int ret;
 
+	/* Where the device's interrupt was: another CPU takes long to wake. */
 	kvmm_done_wq = alloc_workqueue("kvmm_done",
-				       WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM,
-				       0);
+				       WQ_HIGHPRI | WQ_CPU_INTENSIVE |
+				       WQ_MEM_RECLAIM, 0);
 	if (!kvmm_done_wq)
 		return -ENOMEM;
 	kvmm_end_wq = alloc_workqueue("kvmm_end", WQ_UNBOUND, WQ_MAX_ACTIVE);

@@ -7,7 +7,9 @@
  *
  * PATH is a block device, or a file that is made.  All contenders move the same
  * memory, the pool's, to and from the same place; io_uring and uring_cmd run the
- * same loop and keep DEPTH blocks in flight, the ioctl has the kernel's 64.
+ * same loop and keep DEPTH blocks in flight, the ioctl has the kernel's 64.  With
+ * uring_cmd each block is a command, as it is with io_uring, or each 16, as an
+ * engine moves what belongs together.
  * They take turns, who begins changes; checksums are off.  Memory and disk are
  * written before, every page is stamped and what comes back is checked, both
  * outside the clock.
@@ -26,13 +28,16 @@
 #include "../kernel/kt_ring.h"
 
 #define DEPTH		64U
-#define WAIT_BATCH	16U	/* completions to wait for: the library's number */
+#define WAIT_BATCH	16U	/* blocks to wait for: the library's number */
+#define GROUP		16U	/* blocks in a command of URING_16 */
 #define MAX_ROUNDS	33U
 #define UNIT		(2U << 20)	/* bytes of a registered buffer */
 #define PAGE		4096U
 
-enum who { IO_URING, URING_CMD, IOCTL, NR_WHO };
-static const char *const who_name[NR_WHO] = { "io_uring", "uring_cmd", "ioctl" };
+enum who { IO_URING, URING_CMD, URING_16, IOCTL, NR_WHO };
+static const char *const who_name[NR_WHO] = {
+	"io_uring", "uring_cmd", "uring x16", "ioctl",
+};
 
 enum way { OUT, IN, NR_WAY };
 static const char *const way_name[NR_WAY] = { "out", "in" };
@@ -55,7 +60,7 @@ struct bench {
 	int file;		/* the same one, for io_uring */
 	uint32_t n;		/* blocks */
 	struct kvmm_block_ref *refs;
-	struct kt_ring ring[2];	/* of IO_URING, of URING_CMD */
+	struct kt_ring ring[IOCTL];	/* of those before it */
 	struct took took[NR_WHO][NR_WAY][MAX_ROUNDS];
 };
 
@@ -218,54 +223,78 @@ static void prep_rw(struct bench *b, struct kt_ring *r, enum way way,
 	sqe->flags |= r->sqe_flags;
 }
 
+/* Blocks in the command that begins with @i. */
+static uint32_t group(const struct bench *b, enum who who, uint32_t i)
+{
+	if (who != URING_16)
+		return 1;
+	return b->n - i < GROUP ? b->n - i : GROUP;
+}
+
 static void prep(struct bench *b, enum who who, enum way way, uint32_t i)
 {
 	struct kt_ring *r = &b->ring[who];
-	int err;
+	uint32_t op = way == OUT ? KVMM_URING_SWAP_OUT : KVMM_URING_SWAP_IN;
+	struct kvmm_swap_cmd cmd = {
+		.addr = b->refs[i].handle, .count = group(b, who, i),
+		.flags = way == OUT ? KVMM_SWAP_DROP : KVMM_SWAP_PIN,
+	};
 
 	if (who == IO_URING) {
 		prep_rw(b, r, way, i);
 		return;
 	}
-	err = kt_ring_one(r, way == OUT ? KVMM_URING_SWAP_OUT :
-					  KVMM_URING_SWAP_IN,
-			  b->refs[i].handle,
-			  way == OUT ? KVMM_SWAP_DROP : KVMM_SWAP_PIN, i);
-	if (err)
-		die("the ring is full", err);
+	if (who == URING_CMD)
+		cmd.flags |= KVMM_SWAP_ONE;
+	else
+		cmd.addr = (uintptr_t)&b->refs[i];
+	if (!kt_ring_cmd(r, op, &cmd, i))
+		die("the ring is full", -EBUSY);
 }
 
-static uint32_t reap(struct io_uring *ring, int want)
+/* Return: blocks that are through. */
+static uint32_t reap(struct bench *b, enum who who)
 {
+	struct io_uring *ring = &b->ring[who].ring;
 	struct io_uring_cqe *cqe[WAIT_BATCH];
-	uint32_t n, i, all = 0;
+	uint32_t n, i, blocks, all = 0;
+	int want;
 
 	while ((n = io_uring_peek_batch_cqe(ring, cqe, WAIT_BATCH))) {
-		for (i = 0; i < n; i++)
+		for (i = 0; i < n; i++) {
+			blocks = group(b, who, (uint32_t)cqe[i]->user_data);
+			want = who == IO_URING ? (int)b->t.block_size :
+						 (int)blocks;
 			if (cqe[i]->res != want)
 				die("a block", cqe[i]->res);
+			all += blocks;
+		}
 		io_uring_cq_advance(ring, n);
-		all += n;
 	}
 	return all;
 }
 
-/* The same for both: only what is prepared differs. */
+/* The same for all rings: only what is prepared differs. */
 static void move_ring(struct bench *b, enum who who, enum way way)
 {
-	int want = who == IO_URING ? (int)b->t.block_size : 1;
 	struct io_uring *ring = &b->ring[who].ring;
+	unsigned int wait = who == URING_16 ? WAIT_BATCH / GROUP : WAIT_BATCH;
 	uint32_t next = 0, inflight = 0;
 	int ret;
 
 	while (next < b->n || inflight) {
-		for (; next < b->n && inflight < DEPTH; inflight++)
-			prep(b, who, way, next++);
-		ret = io_uring_submit_and_wait(ring, inflight < WAIT_BATCH ?
-						     inflight : WAIT_BATCH);
+		uint32_t n = 0;
+
+		for (; next < b->n && inflight < DEPTH; inflight += n) {
+			prep(b, who, way, next);
+			n = group(b, who, next);
+			next += n;
+		}
+		ret = io_uring_submit_and_wait(ring, inflight < wait ?
+						     inflight : wait);
 		if (ret < 0 && ret != -EINTR)
 			die("submit", ret);
-		inflight -= reap(ring, want);
+		inflight -= reap(b, who);
 	}
 }
 
@@ -422,11 +451,9 @@ static void open_rings(struct bench *b)
 
 	if (!iov)
 		die("rings", -ENOMEM);
-	ret = kt_ring_init(&b->ring[IO_URING], &file, DEPTH,
-			   IORING_SETUP_COOP_TASKRUN, true);
-	if (!ret)
-		ret = kt_ring_init(&b->ring[URING_CMD], &b->t, DEPTH,
-				   IORING_SETUP_COOP_TASKRUN, true);
+	for (i = 0, ret = 0; i < IOCTL && !ret; i++)
+		ret = kt_ring_init(&b->ring[i], i == IO_URING ? &file : &b->t,
+				   DEPTH, IORING_SETUP_COOP_TASKRUN, true);
 	for (i = 0; i < units; i++)
 		iov[i] = (struct iovec){ b->t.arena + (size_t)i * UNIT, UNIT };
 	if (!ret)
@@ -463,9 +490,10 @@ static void open_all(struct bench *b, uint32_t block_size)
 static void close_all(struct bench *b)
 {
 	char name[KVMM_NAME_LEN];
+	unsigned int i;
 
-	kt_ring_exit(&b->ring[IO_URING]);
-	kt_ring_exit(&b->ring[URING_CMD]);
+	for (i = 0; i < IOCTL; i++)
+		kt_ring_exit(&b->ring[i]);
 	memcpy(name, b->t.name, sizeof(name));
 	kt_close(&b->t);
 	kt_destroy(name, KVMM_POOL_FORCE);
