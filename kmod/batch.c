@@ -44,12 +44,14 @@ static u32 kvmm_count_good(const struct kvmm_block_ref *refs, u32 n)
 	return good;
 }
 
-/*
- * Pins that the caller was not told of, because user memory could not be
- * written, are dropped again.
+/**
+ * kvmm_unpin_untold() - drop pins of which the caller could not be told
+ * @client: whose they are
+ * @refs: as user memory, which can't be written, should have them; changed
+ * @n: how many
  */
-static void kvmm_unpin_untold(struct kvmm_client *client,
-			      struct kvmm_block_ref *refs, u32 n)
+void kvmm_unpin_untold(struct kvmm_client *client, struct kvmm_block_ref *refs,
+		       u32 n)
 {
 	struct kvmm_pool *pool = client->pool;
 	u32 pinned = 0;

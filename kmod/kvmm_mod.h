@@ -537,6 +537,8 @@ void kvmm_shrink_exit(void);
 
 /* ---- batch.c ---- */
 
+void kvmm_unpin_untold(struct kvmm_client *client, struct kvmm_block_ref *refs,
+		       u32 n);
 int kvmm_do_alloc(struct kvmm_client *client, struct file *file, void *arg);
 int kvmm_do_publish(struct kvmm_client *client, struct file *file, void *arg);
 int kvmm_do_lookup(struct kvmm_client *client, struct file *file, void *arg);

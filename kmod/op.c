@@ -47,8 +47,13 @@ bool kvmm_cmd_drop(struct kvmm_cmd *cmd)
 	struct kvmm_hist *h = &cmd->pool->hist[cmd->out ? KVMM_HIST_BYTES_OUT :
 						KVMM_HIST_BYTES_IN];
 
-	if (--cmd->pending)
+	if (--cmd->pending) {
+		if (cmd->pending == cmd->wake_at) {
+			cmd->wake_at = 0;
+			complete(&cmd->done);
+		}
 		return false;
+	}
 	if (cmd->bytes)
 		kvmm_hist_add(h, cmd->bytes);
 	return true;
@@ -70,6 +75,27 @@ bool kvmm_cmd_issued(struct kvmm_cmd *cmd)
 	ended = kvmm_cmd_drop(cmd);
 	mutex_unlock(&pool->lock);
 	return ended;
+}
+
+/**
+ * kvmm_cmd_throttle() - let a command without an end get along
+ * @cmd: the command, which the caller goes on issuing
+ * @n: of its entries no more than this are under way when it returns
+ */
+void kvmm_cmd_throttle(struct kvmm_cmd *cmd, u32 n)
+{
+	struct kvmm_pool *pool = cmd->pool;
+	bool wait;
+
+	if (READ_ONCE(cmd->pending) <= n + 1)
+		return;
+	mutex_lock(&pool->lock);
+	wait = cmd->pending > n + 1;
+	if (wait)
+		cmd->wake_at = n + 1;
+	mutex_unlock(&pool->lock);
+	if (wait)
+		wait_for_completion(&cmd->done);
 }
 
 /** kvmm_cmd_wait() - wait for a command without an end; its I/O ends it */

@@ -3,6 +3,7 @@
  * Swap commands: what ioctls and io_uring commands have in common, and the
  * ioctls.
  */
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -42,19 +43,43 @@ static int kvmm_swap_out_one(struct kvmm_cmd *cmd, struct kvmm_op *op,
 }
 
 /**
- * kvmm_swap_issue() - start moving blocks
- * @cmd: the command
- * @client: client id
- * @out: to the area, else from it
- * @flags: KVMM_SWAP_DROP or KVMM_SWAP_PIN
- * @handles: the blocks
- * @n: how many, at most KVMM_CORE_BATCH
- * @first: number of the first entry
+ * kvmm_swap_handles() - read the handles of a command, all of them
+ * @sc: the command, well-formed
+ * @write_back: see to it that the references can be written, too
+ * @handles: room for as many as there are
+ *
+ * Return: 0 or -EFAULT; no block was touched.
  */
-void kvmm_swap_issue(struct kvmm_cmd *cmd, u32 client, bool out, u32 flags,
-		     const u64 *handles, u32 n, u32 first)
+int kvmm_swap_handles(const struct kvmm_swap_cmd *sc, bool write_back,
+		      u64 *handles)
+{
+	struct kvmm_block_ref __user *user = u64_to_user_ptr(sc->addr);
+	struct kvmm_block_ref refs[8];
+	u32 at, n, i;
+
+	if (sc->flags & KVMM_SWAP_ONE) {
+		handles[0] = sc->addr;
+		return 0;
+	}
+	for (at = 0; at < sc->count; at += n) {
+		size_t bytes;
+
+		n = min_t(u32, sc->count - at, ARRAY_SIZE(refs));
+		bytes = n * sizeof(*refs);
+		if (copy_from_user(refs, user + at, bytes) ||
+		    (write_back && copy_to_user(user + at, refs, bytes)))
+			return -EFAULT;
+		for (i = 0; i < n; i++)
+			handles[at + i] = refs[i].handle;
+	}
+	return 0;
+}
+
+static bool kvmm_issue(struct kvmm_cmd *cmd, const struct kvmm_swap_req *req,
+		       const u64 *handles, u32 n, u32 first, bool last)
 {
 	struct kvmm_pool *pool = cmd->pool;
+	bool ended = false;
 	u32 no_room = 0;
 	u32 had, i;
 	LIST_HEAD(ops);
@@ -73,16 +98,18 @@ void kvmm_swap_issue(struct kvmm_cmd *cmd, u32 client, bool out, u32 flags,
 			continue;
 		}
 		op = list_first_entry(&ops, struct kvmm_op, submit);
-		if (out)
-			ret = kvmm_swap_out_one(cmd, op, handles[i], flags);
+		if (req->out)
+			ret = kvmm_swap_out_one(cmd, op, handles[i],
+						req->flags);
 		else
-			ret = kvmm_core_swap_in(&pool->core, client, handles[i],
-						flags & KVMM_SWAP_PIN,
+			ret = kvmm_core_swap_in(&pool->core, req->client,
+						handles[i],
+						req->flags & KVMM_SWAP_PIN,
 						kvmm_pool_now(pool), &op->io);
 		switch (ret) {
 		case KVMM_IO_ISSUE:
 			list_del(&op->submit);
-			kvmm_op_begin(op, cmd, first + i, out, &submit);
+			kvmm_op_begin(op, cmd, first + i, req->out, &submit);
 			break;
 		case KVMM_IO_JOIN:
 			list_del(&op->submit);
@@ -90,65 +117,154 @@ void kvmm_swap_issue(struct kvmm_cmd *cmd, u32 client, bool out, u32 flags,
 			break;
 		default:
 			/* KVMM_IO_NONE or an error: the op serves the next. */
-			no_room += !out && ret == -EAGAIN;
+			no_room += !req->out && ret == -EAGAIN;
 			kvmm_cmd_entry(cmd, first + i, min(ret, 0));
 		}
 	}
 	if (!pool->dead)
 		kvmm_writeback_kick(pool);
+	/* From here on only ops that are to be submitted keep the pool. */
+	if (last && !no_room)
+		ended = kvmm_cmd_drop(cmd);
 	mutex_unlock(&pool->lock);
 
 	kvmm_ops_submit(&submit);
 	kvmm_ops_free(&ops);
-	if (no_room)
+	if (no_room) {
 		kvmm_reclaim_start(pool, no_room);
+		if (last)
+			ended = kvmm_cmd_issued(cmd);
+	}
+	return ended;
 }
 
-struct kvmm_swap_chunk {
+/**
+ * kvmm_swap_issue() - start moving blocks
+ * @cmd: the command
+ * @req: what is asked for
+ * @handles: the blocks
+ * @n: how many, at most KVMM_CORE_BATCH
+ * @first: number of the first entry
+ */
+void kvmm_swap_issue(struct kvmm_cmd *cmd, const struct kvmm_swap_req *req,
+		     const u64 *handles, u32 n, u32 first)
+{
+	kvmm_issue(cmd, req, handles, n, first, false);
+}
+
+/**
+ * kvmm_swap_issue_last() - kvmm_swap_issue() and kvmm_cmd_issued() in one
+ * @cmd: the command
+ * @req: what is asked for
+ * @handles: the blocks
+ * @n: how many, at most KVMM_CORE_BATCH
+ * @first: number of the first entry
+ *
+ * Return: as kvmm_cmd_issued().
+ */
+bool kvmm_swap_issue_last(struct kvmm_cmd *cmd,
+			  const struct kvmm_swap_req *req, const u64 *handles,
+			  u32 n, u32 first)
+{
+	return kvmm_issue(cmd, req, handles, n, first, true);
+}
+
+/*
+ * A synchronous command.  Up to KVMM_CORE_BATCH blocks start together; of more,
+ * half as many start whenever no more than that are under way, so that the
+ * device has something to do while others are looked at.
+ */
+struct kvmm_swap_sync {
 	struct kvmm_cmd cmd;
 	struct kvmm_block_ref refs[KVMM_CORE_BATCH];
-	u64 handles[KVMM_CORE_BATCH];
-	s32 results[KVMM_CORE_BATCH];
+	u64 handles[];		/* then the results */
 };
 
-/* Move the blocks of @c->refs, wait, and fill in where they are. */
-static u32 kvmm_swap_chunk(struct kvmm_client *client,
-			   struct kvmm_swap_chunk *c, bool out, u32 flags,
-			   u32 n)
+static void kvmm_swap_move(struct kvmm_client *client,
+			   struct kvmm_swap_sync *s, bool out, u32 flags,
+			   u32 count)
+{
+	const struct kvmm_swap_req req = { client->id, flags, out };
+	u32 step = count;
+	u32 at;
+
+	if (step > KVMM_CORE_BATCH)
+		step = KVMM_CORE_BATCH / 2;
+	for (at = 0; count - at > step; ) {
+		kvmm_swap_issue(&s->cmd, &req, s->handles + at, step, at);
+		at += step;
+		kvmm_cmd_throttle(&s->cmd, step);
+		cond_resched();
+		if (fatal_signal_pending(current)) {
+			while (at < count)
+				s->cmd.results[at++] = -EINTR;
+			kvmm_cmd_wait(&s->cmd);
+			return;
+		}
+	}
+	if (!kvmm_swap_issue_last(&s->cmd, &req, s->handles + at, count - at,
+				  at))
+		wait_for_completion(&s->cmd.done);
+}
+
+/* Fill in where @n blocks from number @at on are.  Return: how many are good. */
+static u32 kvmm_swap_result(struct kvmm_client *client,
+			    struct kvmm_swap_sync *s, u32 at, u32 n)
 {
 	struct kvmm_pool *pool = client->pool;
+	u32 good = 0;
 	bool dead;
 	u32 i;
 
+	memset(s->refs, 0, n * sizeof(*s->refs));
 	for (i = 0; i < n; i++)
-		c->handles[i] = c->refs[i].handle;
-	kvmm_cmd_init(&c->cmd, pool, NULL);
-	c->cmd.results = c->results;
-	kvmm_swap_issue(&c->cmd, client->id, out, flags, c->handles, n, 0);
-	kvmm_cmd_wait(&c->cmd);
-
+		s->refs[i].handle = s->handles[at + i];
 	mutex_lock(&pool->lock);
 	dead = pool->dead;
 	if (!dead)
-		kvmm_core_query(&pool->core, kvmm_pool_now(pool), c->refs, n);
+		kvmm_core_query(&pool->core, kvmm_pool_now(pool), s->refs, n);
 	mutex_unlock(&pool->lock);
 	for (i = 0; i < n; i++) {
+		struct kvmm_block_ref *ref = &s->refs[i];
+
+		if (dead || ref->result < 0)
+			ref->frame = KVMM_NO_FRAME;
 		/* What was moved is gone with the pool. */
-		if (dead)
-			c->results[i] = -ENODEV;
-		if (dead || c->refs[i].result < 0)
-			c->refs[i].frame = KVMM_NO_FRAME;
-		c->refs[i].result = c->results[i];
+		ref->result = dead ? -ENODEV : s->cmd.results[at + i];
+		good += ref->result >= 0;
 	}
-	return dead ? 0 : c->cmd.good;
+	return good;
+}
+
+static int kvmm_swap_results(struct kvmm_client *client,
+			     struct kvmm_swap_sync *s, struct kvmm_swap *a,
+			     bool pin)
+{
+	struct kvmm_block_ref __user *user = u64_to_user_ptr(a->cmd.addr);
+	int ret = 0;
+	u32 at, n;
+
+	for (at = 0; at < a->cmd.count; at += n) {
+		n = min_t(u32, a->cmd.count - at, KVMM_CORE_BATCH);
+		a->done += kvmm_swap_result(client, s, at, n);
+		if (a->cmd.flags & KVMM_SWAP_ONE) {
+			a->result = s->refs[0].result;
+		} else if (copy_to_user(user + at, s->refs,
+					n * sizeof(*user))) {
+			if (pin)
+				kvmm_unpin_untold(client, s->refs, n);
+			ret = -EFAULT;
+		}
+		cond_resched();
+	}
+	return ret;
 }
 
 static int kvmm_do_swap(struct kvmm_client *client, struct kvmm_swap *a,
 			bool out)
 {
-	struct kvmm_block_ref __user *user = u64_to_user_ptr(a->cmd.addr);
-	struct kvmm_swap_chunk *c;
-	u32 done = 0;
+	u32 count = a->cmd.count;
+	struct kvmm_swap_sync *s;
 	int ret;
 
 	a->done = 0;
@@ -158,38 +274,23 @@ static int kvmm_do_swap(struct kvmm_client *client, struct kvmm_swap *a,
 	ret = kvmm_swap_check(&a->cmd, out);
 	if (ret)
 		return ret;
-	c = kmalloc(sizeof(*c), GFP_KERNEL);
-	if (!c)
+	s = kvmalloc(sizeof(*s) + count * (sizeof(*s->handles) +
+					   sizeof(*s->cmd.results)),
+		     GFP_KERNEL_ACCOUNT);
+	if (!s)
 		return -ENOMEM;
-
-	if (a->cmd.flags & KVMM_SWAP_ONE) {
-		c->refs[0].handle = a->cmd.addr;
-		a->done = kvmm_swap_chunk(client, c, out, a->cmd.flags, 1);
-		a->result = c->refs[0].result;
+	kvmm_cmd_init(&s->cmd, client->pool, NULL);
+	s->cmd.results = (s32 *)(s->handles + count);
+	ret = kvmm_swap_handles(&a->cmd, true, s->handles);
+	if (ret)
 		goto out;
-	}
-	while (done < a->cmd.count) {
-		u32 n = min_t(u32, a->cmd.count - done, KVMM_CORE_BATCH);
-		size_t bytes = n * sizeof(*user);
-
-		/* Written back first: pins could not be taken back later. */
-		if (copy_from_user(c->refs, user + done, bytes) ||
-		    copy_to_user(user + done, c->refs, bytes)) {
-			ret = -EFAULT;
-			break;
-		}
-		a->done += kvmm_swap_chunk(client, c, out, a->cmd.flags, n);
-		if (copy_to_user(user + done, c->refs, bytes)) {
-			ret = -EFAULT;
-			break;
-		}
-		done += n;
-		cond_resched();
-	}
-out:
+	kvmm_swap_move(client, s, out, a->cmd.flags, count);
+	ret = kvmm_swap_results(client, s, a,
+				!out && a->cmd.flags & KVMM_SWAP_PIN);
 	if (!ret && !a->done && READ_ONCE(client->pool->dead))
 		ret = -ENODEV;
-	kfree(c);
+out:
+	kvfree(s);
 	return ret;
 }
 

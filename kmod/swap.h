@@ -10,7 +10,8 @@
  * The ops of one command end in the order in which they were begun, whatever
  * the order in which the device does them.  What the core does with a block
  * that has arrived depends on what arrived before it; so the same commands
- * always lead to the same state.
+ * always lead to the same state, if they are of KVMM_CORE_BATCH blocks at most:
+ * a longer one goes on beginning ops while its first ones end.
  *
  * All but those that are late.  An op has a deadline, from its beginning.  When
  * it passes, all who wait are told that it failed, the op leaves its command,
@@ -74,6 +75,7 @@ struct kvmm_area {
  * @pool: the pool; it can't be destroyed while an op is in flight
  * @ops: its ops in flight, in order
  * @pending: ops, entries that wait for others' ops, and 1 while being issued
+ * @wake_at: @done is told when @pending has come down to this; 0: of the end
  * @good: entries that are where they were asked to be
  * @err: error of the first entry that failed, by number
  * @err_entry: that number
@@ -93,6 +95,7 @@ struct kvmm_cmd {
 	struct kvmm_pool *pool;
 	struct list_head ops;
 	u32 pending;
+	u32 wake_at;
 	u32 good;
 	int err;
 	u32 err_entry;
@@ -105,6 +108,18 @@ struct kvmm_cmd {
 	struct list_head ready;
 	struct list_head ended;
 	struct completion done;
+};
+
+/**
+ * struct kvmm_swap_req - what is asked for with blocks
+ * @client: client id
+ * @flags: KVMM_SWAP_DROP or KVMM_SWAP_PIN
+ * @out: to the area, else from it
+ */
+struct kvmm_swap_req {
+	u32 client;
+	u32 flags;
+	bool out;
 };
 
 /**
@@ -180,6 +195,7 @@ void kvmm_cmd_init(struct kvmm_cmd *cmd, struct kvmm_pool *pool,
 		   void (*end)(struct kvmm_cmd *cmd));
 bool kvmm_cmd_drop(struct kvmm_cmd *cmd);
 bool kvmm_cmd_issued(struct kvmm_cmd *cmd);
+void kvmm_cmd_throttle(struct kvmm_cmd *cmd, u32 n);
 void kvmm_cmd_wait(struct kvmm_cmd *cmd);
 void kvmm_cmd_entry(struct kvmm_cmd *cmd, u32 entry, int err);
 u32 kvmm_ops_alloc(struct kvmm_pool *pool, struct list_head *ops, u32 n);
@@ -214,7 +230,12 @@ int kvmm_area_probe(struct kvmm_area **areap);
 /* ---- swap.c ---- */
 
 int kvmm_swap_check(const struct kvmm_swap_cmd *sc, bool out);
-void kvmm_swap_issue(struct kvmm_cmd *cmd, u32 client, bool out, u32 flags,
+int kvmm_swap_handles(const struct kvmm_swap_cmd *sc, bool write_back,
+		      u64 *handles);
+void kvmm_swap_issue(struct kvmm_cmd *cmd, const struct kvmm_swap_req *req,
 		     const u64 *handles, u32 n, u32 first);
+bool kvmm_swap_issue_last(struct kvmm_cmd *cmd,
+			  const struct kvmm_swap_req *req, const u64 *handles,
+			  u32 n, u32 first);
 
 #endif /* KVMM_SWAP_H */

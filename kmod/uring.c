@@ -7,7 +7,6 @@
  * ring is gone or nobody reaps, no block waits for it.
  */
 #include <linux/slab.h>
-#include <linux/uaccess.h>
 
 #include "compat/compat.h"
 #include "kvmm_mod.h"
@@ -55,39 +54,18 @@ static void kvmm_uring_end(struct kvmm_cmd *cmd)
 	io_uring_cmd_complete_in_task(ioucmd, kvmm_uring_post_tw);
 }
 
-/* All handles are read before the first block is touched. */
-static int kvmm_uring_handles(const struct kvmm_swap_cmd *sc, u64 *handles)
+/* As kvmm_cmd_issued(). */
+static bool kvmm_uring_issue(struct kvmm_cmd *cmd,
+			     const struct kvmm_swap_req *req,
+			     const u64 *handles, u32 count)
 {
-	struct kvmm_block_ref __user *user = u64_to_user_ptr(sc->addr);
-	struct kvmm_block_ref refs[8];
-	u32 at, n, i;
+	u32 at = 0;
 
-	if (sc->flags & KVMM_SWAP_ONE) {
-		handles[0] = sc->addr;
-		return 0;
-	}
-	for (at = 0; at < sc->count; at += n) {
-		n = min_t(u32, sc->count - at, ARRAY_SIZE(refs));
-		if (copy_from_user(refs, user + at, n * sizeof(*refs)))
-			return -EFAULT;
-		for (i = 0; i < n; i++)
-			handles[at + i] = refs[i].handle;
-	}
-	return 0;
-}
-
-static void kvmm_uring_issue(struct kvmm_cmd *cmd, struct kvmm_client *client,
-			     const struct kvmm_swap_cmd *sc, bool out,
-			     const u64 *handles)
-{
-	u32 at, n;
-
-	for (at = 0; at < sc->count; at += n) {
-		n = min_t(u32, sc->count - at, KVMM_CORE_BATCH);
-		kvmm_swap_issue(cmd, client->id, out, sc->flags, handles + at,
-				n, at);
+	for (; count - at > KVMM_CORE_BATCH; at += KVMM_CORE_BATCH) {
+		kvmm_swap_issue(cmd, req, handles + at, KVMM_CORE_BATCH, at);
 		cond_resched();
 	}
+	return kvmm_swap_issue_last(cmd, req, handles + at, count - at, at);
 }
 
 static int kvmm_uring_check(struct kvmm_client *client, bool out)
@@ -120,10 +98,12 @@ int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags)
 		.count = READ_ONCE(sqe->count),
 		.flags = READ_ONCE(sqe->flags),
 	};
+	struct kvmm_swap_req req;
 	struct kvmm_uring *u;
 	u64 one;
 	u64 *handles = &one;
 	ssize_t res;
+	bool ended;
 	bool out;
 	int ret;
 
@@ -151,16 +131,17 @@ int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags)
 		if (!handles)
 			goto err_free;
 	}
-	ret = kvmm_uring_handles(&sc, handles);
+	ret = kvmm_swap_handles(&sc, false, handles);
 	if (ret)
 		goto err_handles;
 
 	u->ioucmd = ioucmd;
 	kvmm_cmd_init(&u->cmd, client->pool, kvmm_uring_end);
-	kvmm_uring_issue(&u->cmd, client, &sc, out, handles);
+	req = (struct kvmm_swap_req) { client->id, sc.flags, out };
+	ended = kvmm_uring_issue(&u->cmd, &req, handles, sc.count);
 	if (handles != &one)
 		kvfree(handles);
-	if (kvmm_cmd_issued(&u->cmd)) {
+	if (ended) {
 		res = kvmm_uring_result(&u->cmd);
 		kfree(u);
 		kvmm_uring_done(ioucmd, res, issue_flags);

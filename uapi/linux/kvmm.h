@@ -1037,7 +1037,8 @@ struct kvmm_swap_cmd {
  * @result: out: with KVMM_SWAP_ONE the entry's result
  *
  * Waits for the I/O.  A signal does not cut it short: it ends with the device,
- * or at the deadline.
+ * or at the deadline.  All references are read, and written back as they were,
+ * before the first block is touched.
  */
 struct kvmm_swap {
 	__u32 size;
