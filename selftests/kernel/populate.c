@@ -145,7 +145,7 @@ TEST_F(populate, workers)
 }
 
 /* A range that begins and ends within huge pages. */
-/* Leave three quarters of what is free full of what was not for others. */
+/* Leave most of what is free, more than a pool leaves, full of what was not for others. */
 static int dirty_memory(void *arg)
 {
 	struct sysinfo si;
@@ -155,7 +155,7 @@ static int dirty_memory(void *arg)
 	(void)arg;
 	if (sysinfo(&si))
 		return -errno;
-	size = si.freeram / 4 * 3 * si.mem_unit;
+	size = si.freeram / 16 * 15 * si.mem_unit;
 	mem = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (mem == MAP_FAILED)
