@@ -47,6 +47,8 @@ KT_PROG := \
 	event \
 	writeback \
 	failnth \
+	failnth_mem \
+	failnth_block \
 	kill \
 	race \
 	storm \
