@@ -37,15 +37,6 @@ FIXTURE_TEARDOWN(area)
 	kt_area_unlink(AREA);
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 static int attach(struct kt *t, int fd)
 {
 	return kt_attach(t, fd, 0, 0, 0, NULL);
@@ -125,10 +116,10 @@ TEST_F(area, not_an_area)
 	NO_AREA(-EOPNOTSUPP, memfd());
 	NO_AREA(-ENOSPC, empty_file());
 	NO_AREA(-ENOSPC, small_file(KT_BLOCK - 1));
-	EXPECT_EQ(0, stat_of(&self->t).nr_slots);
+	EXPECT_EQ(0, kt_stat_of(&self->t).nr_slots);
 	/* none of them left the pool, or the file, in use */
 	EXPECT_EQ(0, attach(&self->t, self->fd));
-	EXPECT_EQ(SLOTS, stat_of(&self->t).nr_slots);
+	EXPECT_EQ(SLOTS, kt_stat_of(&self->t).nr_slots);
 	kt_area_unlink("empty");
 }
 
@@ -150,7 +141,7 @@ TEST_F(area, geometry)
 	/* as many as were asked for */
 	EXPECT_EQ(0, kt_attach(&self->t, self->fd, 5, 0, 0, &got));
 	EXPECT_EQ(5, got);
-	EXPECT_EQ(5, stat_of(&self->t).nr_slots);
+	EXPECT_EQ(5, kt_stat_of(&self->t).nr_slots);
 	EXPECT_EQ(-EBUSY, attach(&self->t, self->fd));
 	EXPECT_EQ(0, kt_detach(&self->t, 0));
 	/* as many as fit behind the offset */
@@ -246,7 +237,7 @@ static int store_swapped(struct kt *t, uint32_t n, struct kvmm_block_ref *refs)
 
 	if (!ret)
 		ret = kt_reclaim(t, 0, NULL);
-	if (!ret && stat_of(t).blocks[KVMM_SWAPPED] != n)
+	if (!ret && kt_stat_of(t).blocks[KVMM_SWAPPED] != n)
 		ret = -ENODATA;
 	return ret;
 }
@@ -272,15 +263,15 @@ TEST_F(area, scribbled)
 	ASSERT_EQ(0, fsync(self->fd));
 	hits = kt_load_all(&self->t, 1, 8);
 	EXPECT_LE(0, hits);
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(8, hits + st.checksum_errors);
 	EXPECT_LT(0, st.checksum_errors);
 	EXPECT_EQ(0, st.pins);
 	EXPECT_EQ(0, st.read_errors);
 	/* what was lost stays lost, what was found is found again */
 	EXPECT_EQ(hits, kt_load_all(&self->t, 1, 8));
-	EXPECT_EQ(8, hits + stat_of(&self->t).checksum_errors);
-	EXPECT_EQ(0, stat_of(&self->t).degraded);
+	EXPECT_EQ(8, hits + kt_stat_of(&self->t).checksum_errors);
+	EXPECT_EQ(0, kt_stat_of(&self->t).degraded);
 	KT_CONSISTENT(&self->t);
 
 	/* and a swap-in by handle says so */
@@ -292,7 +283,7 @@ TEST_F(area, scribbled)
 	EXPECT_EQ(-ESTALE, kt_swap1(&self->t, KVMM_SWAP_IN, in.handle,
 				    KVMM_SWAP_PIN));
 	EXPECT_EQ(-ESTALE, kt_query1(&self->t, in.handle));
-	EXPECT_EQ(0, stat_of(&self->t).pins);
+	EXPECT_EQ(0, kt_stat_of(&self->t).pins);
 }
 
 /* The file is cut off: what was there is a miss, what comes is kept. */
@@ -305,7 +296,7 @@ TEST_F(area, truncated)
 	ASSERT_EQ(0, store_swapped(&self->t, 8, refs));
 	ASSERT_EQ(0, ftruncate(self->fd, 0));
 	EXPECT_EQ(0, kt_load_all(&self->t, 1, 8));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(8, st.read_errors + st.checksum_errors);
 	EXPECT_EQ(0, st.pins);
 	EXPECT_EQ(0, st.blocks[KVMM_SWAPPED]);
@@ -363,7 +354,7 @@ TEST_F(area, full_disk)
 	ret = kt_swap(&self->t, KVMM_SWAP_OUT, refs, 8, KVMM_SWAP_DROP);
 	EXPECT_LE(0, ret);
 	EXPECT_GT(8, ret);
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(1, st.degraded);
 	EXPECT_LT(0, st.write_errors);
 	EXPECT_EQ(8, kt_load_all(&self->t, 1, 8));
@@ -377,7 +368,7 @@ TEST_F(area, full_disk)
 	/* with room on the disk, and attached anew, all is well again */
 	EXPECT_EQ(0, kt_detach(&self->t, KVMM_SWAP_DISCARD));
 	EXPECT_EQ(0, attach(&self->t, sparse));
-	EXPECT_EQ(0, stat_of(&self->t).degraded);
+	EXPECT_EQ(0, kt_stat_of(&self->t).degraded);
 	ASSERT_EQ(0, kt_store(&self->t, 200, 4, refs));
 	EXPECT_EQ(4, kt_swap(&self->t, KVMM_SWAP_OUT, refs, 4,
 			     KVMM_SWAP_DROP));
@@ -403,15 +394,15 @@ TEST_F(area, disk_fails)
 	ASSERT_EQ(0, kt_nullb_fail(true));
 	EXPECT_EQ(-EIO, kt_swap1(&self->t, KVMM_SWAP_OUT, refs[4].handle,
 				 KVMM_SWAP_DROP));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(1, st.degraded);
 	EXPECT_EQ(1, st.write_errors);
 	EXPECT_EQ(KVMM_RESIDENT, kt_query1(&self->t, refs[4].handle));
 	EXPECT_EQ(4, kt_load_all(&self->t, 11, 4));
 	/* reads fail: each is a miss */
 	EXPECT_EQ(0, kt_load_all(&self->t, 1, 2));
-	EXPECT_EQ(2, stat_of(&self->t).read_errors);
-	EXPECT_EQ(0, stat_of(&self->t).pins);
+	EXPECT_EQ(2, kt_stat_of(&self->t).read_errors);
+	EXPECT_EQ(0, kt_stat_of(&self->t).pins);
 	/* reading what is good goes on, though it is degraded */
 	ASSERT_EQ(0, kt_nullb_fail(false));
 	EXPECT_EQ(2, kt_load_all(&self->t, 3, 2));
@@ -451,7 +442,7 @@ TEST_F(area, limit_of_client)
 {
 	ASSERT_EQ(0, attach(&self->t, self->fd));
 	EXPECT_EQ(4, kt_child(writes_under_limit, self->t.name));
-	EXPECT_EQ(0, stat_of(&self->t).degraded);
+	EXPECT_EQ(0, kt_stat_of(&self->t).degraded);
 	EXPECT_EQ(4, kt_load_all(&self->t, 1, 4));
 }
 
@@ -462,7 +453,7 @@ TEST_F(area, no_checksum)
 
 	ASSERT_EQ(0, kt_attach(&self->t, self->fd, 0, 0,
 			       KVMM_SWAP_NO_CHECKSUM, NULL));
-	EXPECT_EQ(0, stat_of(&self->t).checksums);
+	EXPECT_EQ(0, kt_stat_of(&self->t).checksums);
 	ASSERT_EQ(0, store_swapped(&self->t, 8, refs));
 	EXPECT_EQ(8, kt_load_all(&self->t, 1, 8));
 	/* a file that is cut off is a miss all the same */

@@ -86,15 +86,6 @@ static bool is_block(const struct kvmm_event *ev, uint32_t type,
 	       !ev->flags && !memcmp(ev->key, key, sizeof(key));
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 /* Blocks id, id + 1 ..., each younger than the one before it. */
 static int store_refs(struct kt *t, uint64_t id, uint32_t n,
 		      struct kvmm_block_ref *refs)
@@ -164,8 +155,8 @@ TEST_F(event, purged)
 		EXPECT_EQ(5, self->ev[i].time_ms);
 	}
 	EXPECT_EQ(0, ready(&self->t));
-	EXPECT_EQ(3, stat_of(&self->t).events);
-	EXPECT_EQ(0, stat_of(&self->t).events_lost);
+	EXPECT_EQ(3, kt_stat_of(&self->t).events);
+	EXPECT_EQ(0, kt_stat_of(&self->t).events_lost);
 }
 
 TEST_F(event, expired)
@@ -253,7 +244,7 @@ TEST_F(event, mask)
 	EXPECT_EQ(0, ready(&reader));
 	EXPECT_EQ(0, ready(&deaf));
 	EXPECT_EQ(2, take(&self->t, self->ev, MAX));
-	EXPECT_EQ(4, stat_of(&self->t).events);
+	EXPECT_EQ(4, kt_stat_of(&self->t).events);
 	kt_close(&reader);
 	kt_close(&deaf);
 	close(area);
@@ -315,8 +306,8 @@ TEST_F(event, lost)
 	ASSERT_EQ(0, store(&self->t, 1, FRAMES + 4));
 	ASSERT_EQ(0, kt_clock(&self->t, 6));
 	ASSERT_EQ(0, store(&self->t, 100, 3));
-	EXPECT_EQ(4, stat_of(&self->t).events);
-	EXPECT_EQ(3, stat_of(&self->t).events_lost);
+	EXPECT_EQ(4, kt_stat_of(&self->t).events);
+	EXPECT_EQ(3, kt_stat_of(&self->t).events_lost);
 	/* with room comes the count, where the lost ones would be */
 	ASSERT_EQ(1, take(&self->t, ev, 1));
 	ASSERT_EQ(0, kt_clock(&self->t, 7));
@@ -382,7 +373,7 @@ TEST_F(event, listeners)
 	EXPECT_EQ(0, choose(&t[i], DEGRADED, 16));
 	EXPECT_EQ(-EUSERS, choose(&t[i], DEGRADED | PURGED, 16));
 	ASSERT_EQ(0, store(&self->t, 1, FRAMES + 2));
-	EXPECT_EQ(2 * KVMM_MAX_LISTENERS, stat_of(&self->t).events);
+	EXPECT_EQ(2 * KVMM_MAX_LISTENERS, kt_stat_of(&self->t).events);
 	EXPECT_EQ(0, choose(&t[1], 0, 0));
 	EXPECT_EQ(0, choose(&t[i], PURGED, 16));
 	kt_close(&t[2]);
@@ -652,7 +643,7 @@ TEST_F(event, readers)
 	}
 	for (i = 0; i < ROUNDS; i++)
 		ASSERT_EQ(0, store(&self->t, 1 + i * FRAMES, FRAMES));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ((ROUNDS - 1) * FRAMES, st.purged);
 	ASSERT_EQ(0, kt_destroy("event", KVMM_POOL_FORCE));
 	for (i = 0; i < READERS; i++) {

@@ -47,15 +47,6 @@ FIXTURE_TEARDOWN(faults)
 	kt_dm_end();
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 static int out(FIXTURE_DATA(faults) *self, int from, int n)
 {
 	return kt_swap(&self->t, KVMM_SWAP_OUT, self->refs + from, n,
@@ -88,7 +79,7 @@ static int again(FIXTURE_DATA(faults) *self)
 	ret = ret ? ret : kt_store(t, 1000, N, self->refs);
 	if (ret || out(self, 0, N) != N)
 		return ret ? ret : -EIO;
-	if (stat_of(t).degraded)
+	if (kt_stat_of(t).degraded)
 		return -EIO;
 	return kt_load_all(t, 1000, N) == N ? 0 : -EBADMSG;
 }
@@ -108,7 +99,7 @@ TEST_F(faults, writes_fail)
 		EXPECT_EQ(KVMM_RESIDENT,
 			  kt_query1(&self->t, self->refs[i].handle));
 	}
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(1, st.degraded);
 	EXPECT_LE(1, st.write_errors);
 	EXPECT_EQ(0, st.read_errors);
@@ -126,14 +117,14 @@ TEST_F(faults, all_fails)
 	ASSERT_EQ(N / 2, out(self, 0, N / 2));
 	ASSERT_EQ(0, kt_dm_become("error", ""));
 	EXPECT_EQ(0, kt_load_all(&self->t, 1, N / 2));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(N / 2, st.read_errors);
 	/* a read that fails says nothing of writing */
 	EXPECT_EQ(0, st.degraded);
 	EXPECT_EQ(0, out(self, N / 2, N / 2));
-	EXPECT_EQ(1, stat_of(&self->t).degraded);
+	EXPECT_EQ(1, kt_stat_of(&self->t).degraded);
 	EXPECT_EQ(N / 2, kt_load_all(&self->t, 1 + N / 2, N / 2));
-	EXPECT_EQ(SLOTS, stat_of(&self->t).slots_free);
+	EXPECT_EQ(SLOTS, kt_stat_of(&self->t).slots_free);
 	/* room is made by purging */
 	EXPECT_EQ(0, kt_reclaim(&self->t, 0, NULL));
 	EXPECT_EQ(0, kt_store(&self->t, 500, 4, more));
@@ -167,7 +158,7 @@ TEST_F(faults, lies)
 	ASSERT_EQ(N, out(self, 0, N));
 	ASSERT_EQ(0, scribble(N / 2));
 	EXPECT_EQ(N / 2, kt_load_all(&self->t, 1, N));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(N / 2, st.checksum_errors);
 	EXPECT_EQ(0, st.read_errors);
 	EXPECT_EQ(0, again(self));
@@ -181,7 +172,7 @@ TEST_F(faults, forgets)
 	EXPECT_EQ(N, out(self, 0, N));
 	ASSERT_EQ(0, kt_dm_become("linear", "0"));
 	EXPECT_EQ(0, kt_load_all(&self->t, 1, N));
-	EXPECT_EQ(N, stat_of(&self->t).checksum_errors);
+	EXPECT_EQ(N, kt_stat_of(&self->t).checksum_errors);
 	EXPECT_EQ(0, again(self));
 }
 
@@ -195,17 +186,17 @@ TEST_F(faults, slow)
 	if (kt_dm_become("delay", "0 1500"))
 		SKIP(return, "the kernel has no dm-delay");
 	EXPECT_EQ(0, out(self, 0, N));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(N, st.io_timeouts);
 	EXPECT_EQ(1, st.degraded);
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 	ASSERT_EQ(0, kt_wait_unpinned(&self->t));
-	EXPECT_EQ(N, stat_of(&self->t).blocks[KVMM_CLEAN]);
+	EXPECT_EQ(N, kt_stat_of(&self->t).blocks[KVMM_CLEAN]);
 	/* patience is all it takes */
 	ASSERT_EQ(0, kt_detach(&self->t, 0));
 	ASSERT_EQ(0, kt_attach_timeout(&self->t, self->disk, 60000));
 	EXPECT_EQ(N, out(self, 0, N));
-	EXPECT_EQ(N, stat_of(&self->t).io_timeouts);
+	EXPECT_EQ(N, kt_stat_of(&self->t).io_timeouts);
 	EXPECT_EQ(0, again(self));
 }
 
@@ -302,7 +293,7 @@ TEST_F(faults, holes)
 	ASSERT_EQ(0, fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 			       0, (N / 2) * KT_BLOCK));
 	EXPECT_EQ(N / 2, kt_load_all(&self->t, 1, N));
-	EXPECT_EQ(N / 2, stat_of(&self->t).checksum_errors);
+	EXPECT_EQ(N / 2, kt_stat_of(&self->t).checksum_errors);
 	/* and can be written again */
 	ASSERT_EQ(0, kt_reset(&self->t, NULL));
 	ASSERT_EQ(0, kt_store(&self->t, 1, N, self->refs));
@@ -329,7 +320,7 @@ TEST_F(faults, removed)
 	kt_nullb_end();
 	EXPECT_EQ(0, out(self, N / 2, N / 2));
 	EXPECT_EQ(N / 2, kt_load_all(&self->t, 1, N));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(1, st.degraded);
 	EXPECT_LT(0, st.write_errors);
 	EXPECT_EQ(N / 2, st.read_errors);

@@ -50,18 +50,9 @@ FIXTURE_TEARDOWN(flight)
 	kt_nullb_end();
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 static uint64_t moving(struct kt *t)
 {
-	struct kvmm_pool_stat st = stat_of(t);
+	struct kvmm_pool_stat st = kt_stat_of(t);
 
 	return st.blocks[KVMM_WRITING] + st.blocks[KVMM_READING];
 }
@@ -113,12 +104,12 @@ TEST_F(flight, ring_closed)
 			  KVMM_SWAP_DROP));
 	kt_ring_exit(&self->r);
 	ASSERT_EQ(0, kt_wait_unpinned(&self->t));
-	EXPECT_EQ(N, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+	EXPECT_EQ(N, kt_stat_of(&self->t).blocks[KVMM_SWAPPED]);
 	ASSERT_EQ(0, kt_ring_init(&self->r, &self->t, N * 2, 0, false));
 	ASSERT_EQ(0, give(&self->r, self->refs, KVMM_URING_SWAP_IN, 0));
 	kt_ring_exit(&self->r);
 	ASSERT_EQ(0, kt_wait_unpinned(&self->t));
-	EXPECT_EQ(N, stat_of(&self->t).blocks[KVMM_CLEAN]);
+	EXPECT_EQ(N, kt_stat_of(&self->t).blocks[KVMM_CLEAN]);
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 }
 
@@ -195,9 +186,9 @@ TEST_F(flight, stopped)
 			       i ? "a reader" : "a writer");
 		}
 		if (!i) {
-			EXPECT_EQ(N, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+			EXPECT_EQ(N, kt_stat_of(&self->t).blocks[KVMM_SWAPPED]);
 		} else {
-			EXPECT_EQ(N, stat_of(&self->t).pins);
+			EXPECT_EQ(N, kt_stat_of(&self->t).pins);
 			for (k = 0; k < N; k++)
 				EXPECT_EQ(1, kt_load(&self->t, 1 + k));
 		}
@@ -231,8 +222,8 @@ TEST_F(flight, joins)
 	EXPECT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, N, NULL));
 	for (i = 0; i < N; i++)
 		EXPECT_EQ(1, kt_ring_wait(&self->r, NULL));
-	EXPECT_EQ(N, stat_of(&self->t).swap_ins);
-	EXPECT_LT(0, stat_of(&self->t).hits_pending);
+	EXPECT_EQ(N, kt_stat_of(&self->t).swap_ins);
+	EXPECT_LT(0, kt_stat_of(&self->t).hits_pending);
 	kt_ring_exit(&self->r);
 }
 
@@ -276,7 +267,7 @@ TEST_F(flight, dropped)
 	for (i = 0; i < N; i++)
 		kt_ring_wait(&self->r, NULL);
 	ASSERT_EQ(0, kt_wait_unpinned(&self->t));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(FRAMES, st.frames_free);
 	EXPECT_EQ(SLOTS, st.slots_free);
 
@@ -293,7 +284,7 @@ TEST_F(flight, dropped)
 	/* the pins that were taken are ours to drop, if they are there */
 	kt_batch(&self->t, KVMM_UNPIN, self->refs, N, NULL);
 	ASSERT_EQ(0, kt_wait_unpinned(&self->t));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(FRAMES, st.frames_free);
 	EXPECT_EQ(SLOTS, st.slots_free);
 	kt_ring_exit(&self->r);
@@ -343,7 +334,7 @@ TEST_F(flight, detach_interrupted)
 	EXPECT_EQ(-EINTR, ret);
 	kt_ring_exit(&self->r);
 	EXPECT_EQ(0, all_out(self));
-	EXPECT_EQ(N, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+	EXPECT_EQ(N, kt_stat_of(&self->t).blocks[KVMM_SWAPPED]);
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 	EXPECT_EQ(0, kt_detach(&self->t, KVMM_SWAP_DISCARD));
 }
@@ -418,7 +409,7 @@ TEST_F(flight, reset)
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 	ASSERT_EQ(0, kt_reclaim(&self->t, 0, NULL));
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(N, st.blocks[KVMM_CLEAN]);
 	kt_ring_exit(&self->r);
 }

@@ -70,15 +70,6 @@ FIXTURE_TEARDOWN(fsfail)
 	EXPECT_EQ(0, kt_loop_end(&self->below));
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 static int attach(FIXTURE_DATA(fsfail) *self)
 {
 	return kt_attach(&self->t, self->fd, 0, 0, 0, NULL);
@@ -108,13 +99,13 @@ static void failing(struct __test_metadata *_metadata,
 		EXPECT_EQ(KVMM_RESIDENT, kt_query1(&self->t,
 						   self->refs[i].handle));
 	}
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(1, st.degraded);
 	EXPECT_LT(0, st.write_errors);
 	EXPECT_EQ(0, st.pins);
 	/* a hit is right, the others are misses */
 	EXPECT_EQ(left, kt_load_all(&self->t, 1, N));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(gone ? N / 2 : 0, st.read_errors);
 	EXPECT_EQ(0, st.checksum_errors);
 	/* the pool is of use all the same, as one without an area */
@@ -125,14 +116,14 @@ static void failing(struct __test_metadata *_metadata,
 		}
 		EXPECT_EQ(1, kt_load(&self->t, 100 + i));
 	}
-	EXPECT_EQ(0, stat_of(&self->t).pins);
+	EXPECT_EQ(0, kt_stat_of(&self->t).pins);
 }
 
 /* With a good file system below it all is well again. */
 static void good(struct __test_metadata *_metadata, FIXTURE_DATA(fsfail) *self)
 {
 	ASSERT_EQ(0, attach(self));
-	EXPECT_EQ(0, stat_of(&self->t).degraded);
+	EXPECT_EQ(0, kt_stat_of(&self->t).degraded);
 	ASSERT_EQ(0, kt_reset(&self->t, NULL));
 	ASSERT_EQ(0, kt_store(&self->t, 200, N, self->refs));
 	EXPECT_EQ(N, out(self, 0, N));
@@ -144,7 +135,7 @@ TEST_F(fsfail, full_at_attach)
 {
 	ASSERT_EQ(0, kt_loop_fill(&self->fs));
 	EXPECT_EQ(-ENOSPC, attach(self));
-	EXPECT_EQ(0, stat_of(&self->t).nr_slots);
+	EXPECT_EQ(0, kt_stat_of(&self->t).nr_slots);
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 	kt_loop_empty(&self->fs);
 	good(_metadata, self);
@@ -215,7 +206,7 @@ TEST_F(fsfail, read_only)
 	/* a block that has its place is tried: an area is one or is not */
 	if (!attach(self))
 		ASSERT_EQ(0, kt_detach(&self->t, KVMM_SWAP_DISCARD));
-	EXPECT_EQ(0, stat_of(&self->t).nr_slots);
+	EXPECT_EQ(0, kt_stat_of(&self->t).nr_slots);
 }
 
 /* It is shut down: neither reads nor writes. */

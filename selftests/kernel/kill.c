@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include "kt_crowd.h"
 #include "kt_export.h"
 #include "kt_harness.h"
 #include "kt_ring.h"
@@ -70,11 +71,6 @@ FIXTURE_TEARDOWN(kill)
 		kt_area_unlink(AREA);
 }
 
-static unsigned int rnd(unsigned int *seed, unsigned int below)
-{
-	return rand_r(seed) / 7 % below;
-}
-
 /* Puts blocks in where keys miss; what has no frame makes room first. */
 static int refill(struct kt *t, unsigned int *seed)
 {
@@ -82,7 +78,7 @@ static int refill(struct kt *t, unsigned int *seed)
 	int i, ret;
 
 	for (i = 0; i < 24; i++) {
-		ret = kt_store(t, 1 + rnd(seed, IDS), 1, &ref);
+		ret = kt_store(t, 1 + kt_rnd(seed, IDS), 1, &ref);
 		if (ret == -EAGAIN || ret == -ENOSPC)
 			kt_reclaim(t, FRAMES / 2, NULL);
 		else if (ret && ret != -EEXIST)
@@ -113,8 +109,8 @@ static int victim(void *arg)
 		if (kt_lookup(&t, 1, IDS, KVMM_LOOKUP_PEEK, refs) < 0)
 			return -EIO;
 		for (i = 0; i < DEPTH && flying < DEPTH; i++) {
-			uint64_t h = refs[rnd(&seed, IDS)].handle;
-			bool in = rnd(&seed, 2), flag = rnd(&seed, 2);
+			uint64_t h = refs[kt_rnd(&seed, IDS)].handle;
+			bool in = kt_rnd(&seed, 2), flag = kt_rnd(&seed, 2);
 
 			if (!h)
 				continue;
@@ -134,7 +130,7 @@ static int victim(void *arg)
 			flying--;
 		}
 		/* or it would soon hold every frame there is */
-		if (!rnd(&seed, 4))
+		if (!kt_rnd(&seed, 4))
 			for (i = 0; i < IDS; i++)
 				while (refs[i].handle &&
 				       !kt_unpin1(&t, refs[i].handle))
@@ -146,7 +142,7 @@ static int victim(void *arg)
 static int any_command(struct kt *t, struct kvmm_block_ref *refs,
 		       unsigned int *seed)
 {
-	uint32_t at = rnd(seed, IDS - 8), n = 1 + rnd(seed, 8);
+	uint32_t at = kt_rnd(seed, IDS - 8), n = 1 + kt_rnd(seed, 8);
 	struct kvmm_events ev = {
 		.size = sizeof(ev), .mask = (1 << KVMM_NR_EVENTS) - 1,
 	};
@@ -158,7 +154,7 @@ static int any_command(struct kt *t, struct kvmm_block_ref *refs,
 	struct kt u;
 	int fd;
 
-	switch (rnd(seed, 16)) {
+	switch (kt_rnd(seed, 16)) {
 	case 0:
 		return kt_alloc(t, refs, n);
 	case 1:
@@ -175,16 +171,16 @@ static int any_command(struct kt *t, struct kvmm_block_ref *refs,
 		return kt_batch(t, KVMM_DROP, refs + at, n, NULL);
 	case 7:
 		return kt_swap(t, KVMM_SWAP_OUT, refs + at, n,
-			       rnd(seed, 2) ? KVMM_SWAP_DROP : 0);
+			       kt_rnd(seed, 2) ? KVMM_SWAP_DROP : 0);
 	case 8:
 		return kt_swap(t, KVMM_SWAP_IN, refs + at, n,
-			       rnd(seed, 2) ? KVMM_SWAP_PIN : 0);
+			       kt_rnd(seed, 2) ? KVMM_SWAP_PIN : 0);
 	case 9:
-		return kt_reclaim(t, FRAMES / 2 + rnd(seed, FRAMES / 2), NULL);
+		return kt_reclaim(t, FRAMES / 2 + kt_rnd(seed, FRAMES / 2), NULL);
 	case 10:
 		return kt_ioctl(t->fd, KVMM_KEYS, &list);
 	case 11:
-		return kt_populate(t, rnd(seed, FRAMES - 8), n, NULL);
+		return kt_populate(t, kt_rnd(seed, FRAMES - 8), n, NULL);
 	case 12:
 		if (kt_ioctl(t->fd, KVMM_EVENTS, &ev))
 			return -EIO;
@@ -192,14 +188,14 @@ static int any_command(struct kt *t, struct kvmm_block_ref *refs,
 		return fcntl(t->fd, F_SETFL, O_NONBLOCK) ||
 			read(t->fd, e, sizeof(e)) < 0;
 	case 13:
-		fd = kt_export(t, rnd(seed, FRAMES - 8), n, 0);
-		if (fd >= 0 && rnd(seed, 2))
+		fd = kt_export(t, kt_rnd(seed, FRAMES - 8), n, 0);
+		if (fd >= 0 && kt_rnd(seed, 2))
 			close(fd);
 		return 0;
 	case 14:
-		if (kt_join(&u, POOL, rnd(seed, 2) ? KVMM_POOL_RDONLY : 0))
+		if (kt_join(&u, POOL, kt_rnd(seed, 2) ? KVMM_POOL_RDONLY : 0))
 			return -EIO;
-		if (rnd(seed, 2))
+		if (kt_rnd(seed, 2))
 			kt_close(&u);
 		return 0;
 	default:
@@ -247,10 +243,10 @@ TEST_F_TIMEOUT(kill, rounds, 1800)
 	for (round = 0; round < rounds; round++) {
 		ASSERT_EQ(0, refill(&self->t, &self->seed));
 		for (i = 0; i < 3; i++) {
-			rnd(&self->seed, 2);
+			kt_rnd(&self->seed, 2);
 			pid[i] = kt_spawn(i ? victim : caller, self);
 		}
-		kt_sleep_ms(5 + rnd(&self->seed, 120));
+		kt_sleep_ms(5 + kt_rnd(&self->seed, 120));
 		for (i = 0; i < 3; i++) {
 			ASSERT_EQ(0, kill(pid[i], SIGKILL));
 			EXPECT_EQ(-ECHILD, kt_reap(pid[i]));

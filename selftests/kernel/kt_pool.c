@@ -159,6 +159,15 @@ int kt_stat(struct kt *t, struct kvmm_pool_stat *st)
 	return kt_ioctl(t->fd, KVMM_POOL_STAT, st);
 }
 
+struct kvmm_pool_stat kt_stat_of(struct kt *t)
+{
+	struct kvmm_pool_stat st;
+
+	if (kt_stat(t, &st))
+		memset(&st, 0xff, sizeof(st));
+	return st;
+}
+
 int kt_info(struct kvmm_info *info)
 {
 	int fd = kt_dev(O_RDONLY);

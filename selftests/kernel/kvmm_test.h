@@ -66,6 +66,10 @@ void kt_close(struct kt *t);
 int kt_destroy(const char *name, uint32_t flags);
 int kt_populate(struct kt *t, uint32_t first, uint32_t count, uint32_t *done);
 int kt_stat(struct kt *t, struct kvmm_pool_stat *st);
+
+/* The same as a value; where it can't be had no number in it is a good one. */
+struct kvmm_pool_stat kt_stat_of(struct kt *t);
+
 int kt_info(struct kvmm_info *info);
 int kt_clock(struct kt *t, uint64_t now_ms);
 int kt_reset(struct kt *t, uint64_t *epoch);

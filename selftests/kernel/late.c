@@ -49,15 +49,6 @@ FIXTURE_TEARDOWN(late)
 	kt_dm_end();
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 static int all_out(FIXTURE_DATA(late) *self, uint32_t flags)
 {
 	return kt_swap(&self->t, KVMM_SWAP_OUT, self->refs, N, flags);
@@ -72,7 +63,7 @@ static int again(FIXTURE_DATA(late) *self)
 	ret = kt_wait_unpinned(t);
 	ret = ret ? ret : kt_detach(t, KVMM_SWAP_DISCARD);
 	ret = ret ? ret : kt_attach_timeout(t, self->disk, TIMEOUT * 100);
-	if (ret || stat_of(t).degraded)
+	if (ret || kt_stat_of(t).degraded)
 		return ret ? ret : -EIO;
 	ret = kt_reset(t, NULL);
 	ret = ret ? ret : kt_store(t, 100, N, self->refs);
@@ -93,7 +84,7 @@ TEST_F(late, write)
 	EXPECT_LE(TIMEOUT, kt_now_ms() - start);
 	for (i = 0; i < N; i++)
 		EXPECT_EQ(-EIO, self->refs[i].result);
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(N, st.io_timeouts);
 	EXPECT_EQ(1, st.degraded);
 	EXPECT_EQ(N, st.blocks[KVMM_WRITING]);
@@ -102,17 +93,17 @@ TEST_F(late, write)
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 	/* nobody waits for them a second time */
 	EXPECT_EQ(0, all_out(self, KVMM_SWAP_DROP));
-	EXPECT_EQ(N, stat_of(&self->t).io_timeouts);
+	EXPECT_EQ(N, kt_stat_of(&self->t).io_timeouts);
 	EXPECT_EQ(0, kt_reclaim(&self->t, 0, NULL));
-	EXPECT_EQ(FRAMES - N, stat_of(&self->t).frames_free);
+	EXPECT_EQ(FRAMES - N, kt_stat_of(&self->t).frames_free);
 	/* what arrives after all is good */
 	ASSERT_EQ(0, kt_dm_hang(false));
 	ASSERT_EQ(0, kt_wait_unpinned(&self->t));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(N, st.blocks[KVMM_CLEAN]);
 	EXPECT_EQ(1, st.degraded);
 	EXPECT_EQ(0, kt_reclaim(&self->t, 0, NULL));
-	EXPECT_EQ(N, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+	EXPECT_EQ(N, kt_stat_of(&self->t).blocks[KVMM_SWAPPED]);
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 	EXPECT_EQ(0, again(self));
 }
@@ -134,7 +125,7 @@ TEST_F(late, read)
 		EXPECT_EQ(-ESTALE, kt_unpin1(&self->t, self->refs[i].handle));
 		EXPECT_EQ(KVMM_MISS, kt_where1(&self->t, 1 + i, NULL));
 	}
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(N, st.io_timeouts);
 	EXPECT_EQ(0, st.read_errors);
 	EXPECT_EQ(1, st.degraded);
@@ -149,10 +140,10 @@ TEST_F(late, read)
 					    NULL));
 	/* the device may write until it is through */
 	ASSERT_EQ(0, kt_dm_hang(false));
-	for (i = 0; i < 20000 && stat_of(&self->t).blocks[KVMM_READING]; i++)
+	for (i = 0; i < 20000 && kt_stat_of(&self->t).blocks[KVMM_READING]; i++)
 		kt_sleep_ms(1);
-	EXPECT_EQ(N, stat_of(&self->t).frames_free);
-	EXPECT_EQ(0, stat_of(&self->t).swap_ins);
+	EXPECT_EQ(N, kt_stat_of(&self->t).frames_free);
+	EXPECT_EQ(0, kt_stat_of(&self->t).swap_ins);
 	for (i = 0; i < FRAMES - N; i++)
 		EXPECT_TRUE(kt_good(&self->t, refs[i].frame, 1 + i));
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, FRAMES - N, NULL));
@@ -180,7 +171,7 @@ TEST_F(late, uring)
 		EXPECT_EQ(-EIO, kt_ring_wait(&r, NULL));
 	/* the ring can go while the device still has the blocks */
 	kt_ring_exit(&r);
-	EXPECT_EQ(N, stat_of(&self->t).blocks[KVMM_WRITING]);
+	EXPECT_EQ(N, kt_stat_of(&self->t).blocks[KVMM_WRITING]);
 	ASSERT_EQ(0, kt_dm_hang(false));
 	EXPECT_EQ(0, again(self));
 
@@ -226,7 +217,7 @@ TEST_F(late, joined)
 	}
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(-ESTALE, kt_reap(pid[i]));
-	EXPECT_EQ(1, stat_of(&self->t).io_timeouts);
+	EXPECT_EQ(1, kt_stat_of(&self->t).io_timeouts);
 	ASSERT_EQ(0, kt_dm_hang(false));
 	EXPECT_EQ(0, again(self));
 }
@@ -344,7 +335,7 @@ TEST_F(late, fails)
 	EXPECT_EQ(0, kt_swap(&self->t, KVMM_SWAP_IN, self->refs, N / 2, 0));
 	ASSERT_EQ(0, kt_dm_become("error", ""));
 	ASSERT_EQ(0, kt_wait_unpinned(&self->t));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(N, st.io_timeouts);
 	EXPECT_EQ(N / 2, st.write_errors);
 	EXPECT_EQ(0, st.read_errors);

@@ -6,11 +6,11 @@
  * unload the module.  Whatever is read back is checked.
  */
 #include <fcntl.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
+#include "kt_crowd.h"
 #include "kt_export.h"
 #include "kt_harness.h"
 #include "kt_ring.h"
@@ -27,44 +27,12 @@
 /* Counted over all processes. */
 struct tally {
 	uint64_t stores, hits, misses, swaps, lives, bad;
-	int error, line;
 };
 
 static struct tally *tally;
-static uint64_t until;
 
-#define COUNT(what)	__atomic_add_fetch(&tally->what, 1, __ATOMIC_RELAXED)
-
-static bool over(void)
-{
-	return kt_now_ms() >= until ||
-		__atomic_load_n(&tally->error, __ATOMIC_RELAXED);
-}
-
-static void wrong(int err, int line)
-{
-	if (!__atomic_exchange_n(&tally->error, err, __ATOMIC_RELAXED))
-		tally->line = line;
-}
-
-/* What can happen to a call when others are busy. */
-static bool busy(int ret)
-{
-	return ret == -EAGAIN || ret == -ENOSPC || ret == -EEXIST ||
-		ret == -ESTALE || ret == -EBUSY || ret == -ENOBUFS;
-}
-
-#define CHECK(ret) do {							\
-	int ret_ = (ret);						\
-									\
-	if (ret_ < 0 && !busy(ret_))					\
-		wrong(ret_, __LINE__);					\
-} while (0)
-
-static unsigned int rnd(unsigned int *seed, unsigned int below)
-{
-	return rand_r(seed) / 7 % below;
-}
+#define COUNT(what)	KT_COUNT(tally->what)
+#define CHECK(ret)	KT_CHECK(ret, false)
 
 /* A lookup of a run, pinned; checks what it got and gives it back. */
 static void load_run(struct kt *t, uint64_t id, uint32_t n)
@@ -101,7 +69,7 @@ static void load_run(struct kt *t, uint64_t id, uint32_t n)
 			COUNT(bad);
 		ret = kt_unpin1(t, in.handle);
 		if (ret)
-			wrong(ret, __LINE__);
+			kt_wrong(ret, __LINE__);
 	}
 }
 
@@ -119,13 +87,13 @@ static void *worker(void *arg)
 	if (!ret)
 		ret = kt_ring_init(&r, &t, 16, 0, false);
 	if (ret) {
-		wrong(ret, __LINE__);
+		kt_wrong(ret, __LINE__);
 		return NULL;
 	}
-	while (!over()) {
-		id = 1 + rnd(&seed, IDS);
-		n = 1 + rnd(&seed, 8);
-		switch (rnd(&seed, 16)) {
+	while (!kt_over()) {
+		id = 1 + kt_rnd(&seed, IDS);
+		n = 1 + kt_rnd(&seed, 8);
+		switch (kt_rnd(&seed, 16)) {
 		case 0 ... 2:
 			ret = kt_store(&t, id, 1, refs);
 			CHECK(ret);
@@ -140,7 +108,7 @@ static void *worker(void *arg)
 		case 7:
 			CHECK(kt_lookup(&t, id, n, KVMM_LOOKUP_PEEK, refs));
 			CHECK(kt_swap(&t, KVMM_SWAP_OUT, refs, n,
-				      rnd(&seed, 2) ? KVMM_SWAP_DROP : 0));
+				      kt_rnd(&seed, 2) ? KVMM_SWAP_DROP : 0));
 			COUNT(swaps);
 			break;
 		case 8:
@@ -152,14 +120,14 @@ static void *worker(void *arg)
 		case 10:
 			CHECK(kt_lookup(&t, id, 1, KVMM_LOOKUP_PEEK, refs));
 			if (refs[0].handle)
-				CHECK(kt_ring_do1(&r, rnd(&seed, 2) ?
+				CHECK(kt_ring_do1(&r, kt_rnd(&seed, 2) ?
 						  KVMM_URING_SWAP_IN :
 						  KVMM_URING_SWAP_OUT,
 						  refs[0].handle, 0));
 			COUNT(swaps);
 			break;
 		case 11:
-			CHECK(kt_reclaim(&t, rnd(&seed, FRAMES), NULL));
+			CHECK(kt_reclaim(&t, kt_rnd(&seed, FRAMES), NULL));
 			break;
 		case 12:
 			CHECK(kt_where1(&t, id, &handle));
@@ -175,12 +143,12 @@ static void *worker(void *arg)
 			}
 			break;
 		case 14:
-			if (!rnd(&seed, 200))
+			if (!kt_rnd(&seed, 200))
 				CHECK(kt_reset(&t, NULL));
 			break;
 		case 15:
 			/* close, with the ring still open on the old file */
-			if (rnd(&seed, 8))
+			if (kt_rnd(&seed, 8))
 				break;
 			kt_ring_exit(&r);
 			kt_close(&t);
@@ -188,7 +156,7 @@ static void *worker(void *arg)
 			if (!ret)
 				ret = kt_ring_init(&r, &t, 16, 0, false);
 			if (ret) {
-				wrong(ret, __LINE__);
+				kt_wrong(ret, __LINE__);
 				return NULL;
 			}
 			break;
@@ -212,32 +180,32 @@ static void disturb(struct kt *t, unsigned int *seed)
 	char path[256];
 	int fd;
 
-	switch (rnd(seed, 6)) {
+	switch (kt_rnd(seed, 6)) {
 	case 0:
-		kt_populate(t, rnd(seed, t->nr_frames), 1 + rnd(seed, 64),
+		kt_populate(t, kt_rnd(seed, t->nr_frames), 1 + kt_rnd(seed, 64),
 			    NULL);
 		break;
 	case 1:
 		snprintf(path, sizeof(path), "%s/race-churn", kt_disk_dir());
 		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 		if (fd < 0 || ftruncate(fd, 4 * 4096))
-			wrong(-errno, __LINE__);
+			kt_wrong(-errno, __LINE__);
 		kt_attach(t, fd, 0, 0, 0, NULL);
 		close(fd);
 		break;
 	case 2:
-		kt_detach(t, rnd(seed, 2) ? KVMM_SWAP_DISCARD : 0);
+		kt_detach(t, kt_rnd(seed, 2) ? KVMM_SWAP_DISCARD : 0);
 		break;
 	case 3:
-		kt_reclaim(t, rnd(seed, 8), NULL);
+		kt_reclaim(t, kt_rnd(seed, 8), NULL);
 		break;
 	case 4:
 		/* there are pools, so it must not succeed */
 		if (!syscall(SYS_delete_module, "kvmm", O_NONBLOCK))
-			wrong(-EBUSY, __LINE__);
+			kt_wrong(-EBUSY, __LINE__);
 		break;
 	case 5:
-		fd = kt_export(t, 0, 1 + rnd(seed, 8), 0);
+		fd = kt_export(t, 0, 1 + kt_rnd(seed, 8), 0);
 		if (fd >= 0)
 			close(fd);
 		break;
@@ -255,10 +223,10 @@ static void *churner(void *arg)
 	int ret;
 
 	signal(SIGBUS, on_bus);
-	while (!over()) {
-		spec = kt_spec(CHURN, 4096, 8 + rnd(&seed, 600), 4);
+	while (!kt_over()) {
+		spec = kt_spec(CHURN, 4096, 8 + kt_rnd(&seed, 600), 4);
 		spec.mode = 0666;
-		ret = rnd(&seed, 2) ? kt_create_spec(&t, &spec) :
+		ret = kt_rnd(&seed, 2) ? kt_create_spec(&t, &spec) :
 			kt_join(&t, CHURN, 0);
 		if (!ret) {
 			COUNT(lives);
@@ -267,20 +235,20 @@ static void *churner(void *arg)
 					for (i = 0; i < 4; i++)
 						kt_fill(&t, refs[i].frame, i);
 					kt_publish1(&t, refs[0].handle,
-						    1 + rnd(&seed, 50), 0);
+						    1 + kt_rnd(&seed, 50), 0);
 				}
 				for (i = 0; i < t.nr_frames; i += 7)
 					(void)*(volatile unsigned char *)
 						(t.arena + i * 4096UL);
 				disturb(&t, &seed);
-				kt_load(&t, 1 + rnd(&seed, 50));
+				kt_load(&t, 1 + kt_rnd(&seed, 50));
 				disturb(&t, &seed);
 			}
-			if (rnd(&seed, 2))
+			if (kt_rnd(&seed, 2))
 				kt_destroy(CHURN, KVMM_POOL_FORCE);
 			kt_close(&t);
 		} else if (ret != -EEXIST && ret != -ENOENT && ret != -ENODEV) {
-			wrong(ret, __LINE__);
+			kt_wrong(ret, __LINE__);
 		}
 	}
 	return NULL;
@@ -288,19 +256,11 @@ static void *churner(void *arg)
 
 static int process(void *arg)
 {
-	unsigned int seed = (unsigned int)(uintptr_t)arg;
-	pthread_t thread[THREADS];
-	int i;
+	static void *(*const fn[THREADS])(void *seed) = {
+		churner, worker, worker,
+	};
 
-	for (i = 0; i < THREADS; i++) {
-		if (pthread_create(&thread[i], NULL,
-				   i ? worker : churner,
-				   (void *)(uintptr_t)(seed + 17 * i)))
-			return -ENOMEM;
-	}
-	for (i = 0; i < THREADS; i++)
-		pthread_join(thread[i], NULL);
-	return 0;
+	return kt_threads(fn, THREADS, (unsigned int)(uintptr_t)arg);
 }
 
 FIXTURE(race) {
@@ -332,23 +292,18 @@ FIXTURE_TEARDOWN(race)
 
 TEST_F_TIMEOUT(race, all_at_once, 1800)
 {
-	const char *text = getenv("KVMM_RACE_SECONDS");
-	int seconds = text ? atoi(text) : 10, i;
-	unsigned int seed;
+	unsigned int seed = kt_seed();
+	int err, line, i;
 	struct kvmm_pool_stat st;
 	struct kt *t = &self->t;
 	pid_t pid[3];
 
-	text = getenv("KVMM_SEED");
-	seed = text ? strtoul(text, NULL, 0) : (unsigned int)kt_now_ms();
-	TH_LOG("seed %u, %d seconds", seed, seconds);
-	tally = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)tally);
-	until = kt_now_ms() + seconds * 1000;
+	tally = kt_crowd(sizeof(*tally), "KVMM_RACE_SECONDS", 10);
+	ASSERT_NE(NULL, tally);
+	TH_LOG("seed %u, %u seconds", seed, kt_crowd_seconds());
 	for (i = 0; i < 3; i++)
 		pid[i] = kt_spawn(process, (void *)(uintptr_t)(seed + i));
-	while (!over()) {
+	while (!kt_over()) {
 		KT_CONSISTENT(t);
 		kt_sleep_ms(50);
 	}
@@ -361,8 +316,9 @@ TEST_F_TIMEOUT(race, all_at_once, 1800)
 	       (unsigned long long)tally->misses,
 	       (unsigned long long)tally->swaps,
 	       (unsigned long long)tally->lives);
-	EXPECT_EQ(0, tally->error) {
-		TH_LOG("error %d in line %d", tally->error, tally->line);
+	err = kt_wrong_was(&line);
+	EXPECT_EQ(0, err) {
+		TH_LOG("error %d in line %d", err, line);
 	}
 	EXPECT_EQ(0, tally->bad) {
 		TH_LOG("wrong bytes");

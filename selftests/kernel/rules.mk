@@ -9,6 +9,7 @@ KT_SUP  := \
 	kt_block \
 	kt_swap \
 	kt_proc \
+	kt_crowd \
 	kt_cgroup \
 	kt_elastic \
 	kt_nullb \

@@ -6,11 +6,11 @@
  * Whatever is read back is checked.
  */
 #include <fcntl.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "kt_crowd.h"
 #include "kt_harness.h"
 
 #define BLOCK	32768U
@@ -26,45 +26,12 @@
 /* Counted over all processes. */
 struct tally {
 	uint64_t stores, hits, misses, swaps, leases, faults, bad;
-	int error, line;
 };
 
 static struct tally *tally;
-static uint64_t until;
 
-#define COUNT(what)	__atomic_add_fetch(&tally->what, 1, __ATOMIC_RELAXED)
-
-static bool over(void)
-{
-	return kt_now_ms() >= until ||
-		__atomic_load_n(&tally->error, __ATOMIC_RELAXED);
-}
-
-static void wrong(int err, int line)
-{
-	if (!__atomic_exchange_n(&tally->error, err, __ATOMIC_RELAXED))
-		tally->line = line;
-}
-
-/* What can happen to a call when others are busy, or memory is short. */
-static bool busy(int ret)
-{
-	return ret == -EAGAIN || ret == -ENOSPC || ret == -EEXIST ||
-		ret == -ESTALE || ret == -EBUSY || ret == -ENOBUFS ||
-		ret == -ENOMEM;
-}
-
-#define CHECK(ret) do {							\
-	int ret_ = (ret);						\
-									\
-	if (ret_ < 0 && !busy(ret_))					\
-		wrong(ret_, __LINE__);					\
-} while (0)
-
-static unsigned int rnd(unsigned int *seed, unsigned int below)
-{
-	return rand_r(seed) / 7 % below;
-}
+#define COUNT(what)	KT_COUNT(tally->what)
+#define CHECK(ret)	KT_CHECK(ret, true)
 
 static __thread sigjmp_buf bus_env;
 static __thread bool may_fault;
@@ -115,14 +82,14 @@ static void *worker(void *arg)
 
 	ret = kt_join(&t, POOL, 0);
 	if (ret) {
-		wrong(ret, __LINE__);
+		kt_wrong(ret, __LINE__);
 		return NULL;
 	}
-	while (!over()) {
-		id = 1 + rnd(&seed, IDS);
-		n = 1 + rnd(&seed, 8);
-		unit = rnd(&seed, UNITS);
-		switch (rnd(&seed, 12)) {
+	while (!kt_over()) {
+		id = 1 + kt_rnd(&seed, IDS);
+		n = 1 + kt_rnd(&seed, 8);
+		unit = kt_rnd(&seed, UNITS);
+		switch (kt_rnd(&seed, 12)) {
 		case 0 ... 2:
 			ret = kt_store(&t, id, 1, refs);
 			CHECK(ret);
@@ -137,7 +104,7 @@ static void *worker(void *arg)
 		case 6:
 			CHECK(kt_lookup(&t, id, n, KVMM_LOOKUP_PEEK, refs));
 			CHECK(kt_swap(&t, KVMM_SWAP_OUT, refs, n,
-				      rnd(&seed, 2) ? KVMM_SWAP_DROP : 0));
+				      kt_rnd(&seed, 2) ? KVMM_SWAP_DROP : 0));
 			COUNT(swaps);
 			break;
 		case 7:
@@ -146,11 +113,11 @@ static void *worker(void *arg)
 			COUNT(swaps);
 			break;
 		case 8:
-			CHECK(kt_populate(&t, unit * UNIT + rnd(&seed, UNIT / 2),
-					  rnd(&seed, 2) ? UNIT / 2 : 3, NULL));
+			CHECK(kt_populate(&t, unit * UNIT + kt_rnd(&seed, UNIT / 2),
+					  kt_rnd(&seed, 2) ? UNIT / 2 : 3, NULL));
 			break;
 		case 9:
-			n = rnd(&seed, 2) ? KVMM_LEASE_END : 0;
+			n = kt_rnd(&seed, 2) ? KVMM_LEASE_END : 0;
 			ret = kt_lease(&t, unit, 1, n, NULL);
 			CHECK(ret);
 			if (!ret)
@@ -158,15 +125,15 @@ static void *worker(void *arg)
 			break;
 		case 10:
 			for (n = 0; n < 20; n++)
-				touch(&t, rnd(&seed, FRAMES));
+				touch(&t, kt_rnd(&seed, FRAMES));
 			break;
 		case 11:
-			if (rnd(&seed, 8))
+			if (kt_rnd(&seed, 8))
 				break;
 			kt_close(&t);
 			ret = kt_join(&t, POOL, 0);
 			if (ret) {
-				wrong(ret, __LINE__);
+				kt_wrong(ret, __LINE__);
 				return NULL;
 			}
 			break;
@@ -178,19 +145,12 @@ static void *worker(void *arg)
 
 static int process(void *arg)
 {
-	unsigned int seed = (unsigned int)(uintptr_t)arg;
-	pthread_t thread[THREADS];
-	int i;
+	static void *(*const fn[THREADS])(void *seed) = {
+		worker, worker, worker,
+	};
 
 	signal(SIGBUS, on_bus);
-	for (i = 0; i < THREADS; i++) {
-		if (pthread_create(&thread[i], NULL, worker,
-				   (void *)(uintptr_t)(seed + 17 * i)))
-			return -ENOMEM;
-	}
-	for (i = 0; i < THREADS; i++)
-		pthread_join(thread[i], NULL);
-	return 0;
+	return kt_threads(fn, THREADS, (unsigned int)(uintptr_t)arg);
 }
 
 FIXTURE(shrink) {
@@ -224,26 +184,21 @@ FIXTURE_TEARDOWN(shrink)
 
 TEST_F_TIMEOUT(shrink, all_at_once, 1800)
 {
-	const char *text = getenv("KVMM_RACE_SECONDS");
-	int seconds = text ? atoi(text) : 10, i;
+	unsigned int seed = kt_seed();
+	int err, line, i;
 	struct kt *t = &self->t;
 	struct kvmm_pool_stat st;
-	unsigned int seed;
 	pid_t pid[2];
 	int fd;
 
-	text = getenv("KVMM_SEED");
-	seed = text ? strtoul(text, NULL, 0) : (unsigned int)kt_now_ms();
-	TH_LOG("seed %u, %d seconds", seed, seconds);
-	tally = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)tally);
+	tally = kt_crowd(sizeof(*tally), "KVMM_RACE_SECONDS", 10);
+	ASSERT_NE(NULL, tally);
+	TH_LOG("seed %u, %u seconds", seed, kt_crowd_seconds());
 	fd = open("/proc/sys/vm/drop_caches", O_WRONLY);
 	ASSERT_LE(0, fd);
-	until = kt_now_ms() + seconds * 1000;
 	for (i = 0; i < 2; i++)
 		pid[i] = kt_spawn(process, (void *)(uintptr_t)(seed + i));
-	while (!over()) {
+	while (!kt_over()) {
 		KT_CONSISTENT(t);
 		EXPECT_EQ(1, write(fd, "2", 1));
 		kt_sleep_ms(30);
@@ -262,8 +217,9 @@ TEST_F_TIMEOUT(shrink, all_at_once, 1800)
 	TH_LOG("%llu frames given back, %llu taken again",
 	       (unsigned long long)st.given_back,
 	       (unsigned long long)st.taken_again);
-	EXPECT_EQ(0, tally->error) {
-		TH_LOG("error %d in line %d", tally->error, tally->line);
+	err = kt_wrong_was(&line);
+	EXPECT_EQ(0, err) {
+		TH_LOG("error %d in line %d", err, line);
 	}
 	EXPECT_EQ(0, tally->bad);
 	EXPECT_LT(0, st.given_back);

@@ -3,7 +3,8 @@
  * All features of a pool at once, and the pool destroyed in the middle of it,
  * again and again for some seconds (KVMM_STORM_SECONDS): blocks move, memory is
  * populated by workers, cancelled, exported, leased, asked back by the system;
- * events are read, writeback runs, the area comes and goes.  Whatever a call
+ * events are read, writeback runs, the area comes and goes; memory errors strike
+ * where the kernel can simulate them.  Whatever a call
  * may say is fine but for a few answers that would be wrong; what counts is
  * that nothing is left in the end, and that the kernel has nothing to say.
  */
@@ -14,6 +15,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "kt_crowd.h"
 #include "kt_export.h"
 #include "kt_harness.h"
 #include "kt_ring.h"
@@ -28,30 +30,25 @@
 #define SLOTS	(2 * FRAMES)
 #define IDS	(FRAMES / 2)
 #define EVENTS	64
+/* Memory errors are for good: the machine has so much less. */
+#define STRIKES	100
+
+#ifndef MADV_HWPOISON
+#define MADV_HWPOISON	100
+#endif
 
 struct tally {
 	uint64_t pools, stores, hits, bad, exports, events, populates, leases;
-	uint64_t given_back, clean_outs;
+	uint64_t given_back, clean_outs, strikes;
 	int area[2];	/* a file, and a disk that hangs at times, if there is one */
 	int nr_areas;
-	bool stop;
 };
 
 static struct tally *tally;
 
-#define COUNT(what)	__atomic_add_fetch(&tally->what, 1, __ATOMIC_RELAXED)
+#define COUNT(what)	KT_COUNT(tally->what)
 
-static bool over(void)
-{
-	return __atomic_load_n(&tally->stop, __ATOMIC_RELAXED);
-}
-
-static unsigned int rnd(unsigned int *seed, unsigned int below)
-{
-	return rand_r(seed) / 7 % below;
-}
-
-/* A frame may lose its memory under whoever looks at it. */
+/* A frame may lose its memory, or break, under whoever looks at it. */
 static __thread sigjmp_buf bus_env;
 
 static void on_bus(int sig)
@@ -64,10 +61,10 @@ static void on_bus(int sig)
 static void store(struct kt *t, unsigned int *seed)
 {
 	struct kvmm_block_ref refs[4];
-	uint64_t id = 1 + rnd(seed, IDS);
-	uint32_t n = 1 + rnd(seed, 4), done = 0, i;
+	uint64_t id = 1 + kt_rnd(seed, IDS);
+	uint32_t n = 1 + kt_rnd(seed, 4), done = 0, i;
 
-	if (rnd(seed, 2))
+	if (kt_rnd(seed, 2))
 		kt_alloc_wait(t, refs, n, 50, &done);
 	else if (!kt_alloc(t, refs, n))
 		done = n;
@@ -76,7 +73,7 @@ static void store(struct kt *t, unsigned int *seed)
 						       id + i);
 
 		kt_fill(t, refs[i].frame, id + i);
-		if (rnd(seed, 2))
+		if (kt_rnd(seed, 2))
 			e.flags |= KVMM_BLOCK_RECOMPUTABLE;
 		if (!kt_publish(t, &e, 1, 0) && e.result >= 0)
 			COUNT(stores);
@@ -87,7 +84,7 @@ static void store(struct kt *t, unsigned int *seed)
 
 static void load(struct kt *t, unsigned int *seed)
 {
-	int ret = kt_load(t, 1 + rnd(seed, IDS));
+	int ret = kt_load(t, 1 + kt_rnd(seed, IDS));
 
 	if (ret == -EBADMSG)
 		COUNT(bad);
@@ -97,13 +94,13 @@ static void load(struct kt *t, unsigned int *seed)
 
 static void swap(struct kt *t, unsigned int *seed)
 {
-	uint32_t cmd = rnd(seed, 2) ? KVMM_SWAP_IN : KVMM_SWAP_OUT;
+	uint32_t cmd = kt_rnd(seed, 2) ? KVMM_SWAP_IN : KVMM_SWAP_OUT;
 	struct kvmm_block_ref refs[8];
 	struct kt_ring r;
 
-	if (kt_lookup(t, 1 + rnd(seed, IDS), 8, KVMM_LOOKUP_PEEK, refs) < 0)
+	if (kt_lookup(t, 1 + kt_rnd(seed, IDS), 8, KVMM_LOOKUP_PEEK, refs) < 0)
 		return;
-	if (rnd(seed, 4)) {
+	if (kt_rnd(seed, 4)) {
 		kt_swap(t, cmd, refs, 8, 0);
 		return;
 	}
@@ -120,9 +117,7 @@ static void swap(struct kt *t, unsigned int *seed)
 
 static void mover(struct kt *t, unsigned int *seed)
 {
-	if (sigsetjmp(bus_env, 1))
-		return;
-	switch (rnd(seed, 8)) {
+	switch (kt_rnd(seed, 8)) {
 	case 0 ... 2:
 		store(t, seed);
 		break;
@@ -133,10 +128,10 @@ static void mover(struct kt *t, unsigned int *seed)
 		swap(t, seed);
 		break;
 	case 6:
-		kt_reclaim(t, rnd(seed, FRAMES), NULL);
+		kt_reclaim(t, kt_rnd(seed, FRAMES), NULL);
 		break;
 	default:
-		if (!rnd(seed, 20))
+		if (!kt_rnd(seed, 20))
 			kt_reset(t, NULL);
 	}
 }
@@ -145,26 +140,26 @@ static void populator(struct kt *t, unsigned int *seed)
 {
 	struct kvmm_populate arg = { .size = sizeof(arg) };
 
-	switch (rnd(seed, 4)) {
+	switch (kt_rnd(seed, 4)) {
 	case 0:
 		arg.flags = KVMM_POPULATE_CANCEL;
 		break;
 	case 1 ... 2:
 		arg.flags = KVMM_POPULATE_ASYNC;
-		arg.workers = rnd(seed, 5);
+		arg.workers = kt_rnd(seed, 5);
 		/* fallthrough */
 	default:
-		arg.first = rnd(seed, FRAMES);
-		arg.count = 1 + rnd(seed, FRAMES - arg.first);
+		arg.first = kt_rnd(seed, FRAMES);
+		arg.count = 1 + kt_rnd(seed, FRAMES - arg.first);
 	}
 	if (!kt_ioctl(t->fd, KVMM_POPULATE, &arg))
 		COUNT(populates);
-	kt_sleep_ms(rnd(seed, 20));
+	kt_sleep_ms(kt_rnd(seed, 20));
 }
 
 static void exporter(struct kt *t, unsigned int *seed)
 {
-	uint32_t first = rnd(seed, FRAMES), count = 1 + rnd(seed, 3);
+	uint32_t first = kt_rnd(seed, FRAMES), count = 1 + kt_rnd(seed, 3);
 	int fd = kt_export(t, first, count, 0);
 	uint8_t *mem;
 	int im;
@@ -176,9 +171,12 @@ static void exporter(struct kt *t, unsigned int *seed)
 	im = kt_importer_open();
 	if (im >= 0)
 		kt_importer_attach(im, fd, KT_BOTH, 0, NULL, NULL);
-	kt_sleep_ms(rnd(seed, 30));
-	/* The memory of an export stays, whatever became of the pool. */
-	if (mem)
+	kt_sleep_ms(kt_rnd(seed, 30));
+	/*
+	 * The memory of an export stays, whatever became of the pool; unless it
+	 * has an error.
+	 */
+	if (mem && !sigsetjmp(bus_env, 1))
 		(void)*(volatile uint8_t *)(mem + BLOCK * (size_t)(count - 1));
 	if (im >= 0)
 		close(im);
@@ -192,21 +190,21 @@ static void listener(struct kt *t, unsigned int *seed)
 	struct kvmm_events arg = {
 		.size = sizeof(arg),
 		.mask = ~0ULL >> (64 - KVMM_NR_EVENTS),
-		.count = 1 + rnd(seed, EVENTS),
+		.count = 1 + kt_rnd(seed, EVENTS),
 	};
 	struct pollfd p = { .fd = t->fd, .events = POLLIN };
 	struct kvmm_event ev[8];
 	ssize_t n;
 	int i;
 
-	if (!rnd(seed, 16))
+	if (!kt_rnd(seed, 16))
 		arg.mask = 0;
 	if (kt_ioctl(t->fd, KVMM_EVENTS, &arg))
 		return;
 	for (i = 0; i < 8 && poll(&p, 1, 20) > 0; i++) {
 		if (!(p.revents & POLLIN))
 			break;
-		n = read(t->fd, ev, sizeof(ev[0]) * (1 + rnd(seed, 8)));
+		n = read(t->fd, ev, sizeof(ev[0]) * (1 + kt_rnd(seed, 8)));
 		if (n > 0)
 			COUNT(events);
 	}
@@ -215,24 +213,24 @@ static void listener(struct kt *t, unsigned int *seed)
 static void leaser(struct kt *t, unsigned int *seed)
 {
 	struct kvmm_lease arg = {
-		.size = sizeof(arg), .first = rnd(seed, 8), .count = 1,
-		.flags = rnd(seed, 2) ? KVMM_LEASE_END : 0,
+		.size = sizeof(arg), .first = kt_rnd(seed, 8), .count = 1,
+		.flags = kt_rnd(seed, 2) ? KVMM_LEASE_END : 0,
 	};
 
 	if (!kt_ioctl(t->fd, KVMM_LEASE, &arg))
 		COUNT(leases);
-	kt_sleep_ms(rnd(seed, 10));
+	kt_sleep_ms(kt_rnd(seed, 10));
 }
 
 static void attacher(struct kt *t, unsigned int *seed)
 {
 	struct kvmm_pool_stat st;
 
-	if (rnd(seed, 8))
-		kt_attach_timeout(t, tally->area[rnd(seed, tally->nr_areas)],
-				  1 + rnd(seed, 4) * 500);
+	if (kt_rnd(seed, 8))
+		kt_attach_timeout(t, tally->area[kt_rnd(seed, tally->nr_areas)],
+				  1 + kt_rnd(seed, 4) * 500);
 	else
-		kt_detach(t, rnd(seed, 2) ? KVMM_SWAP_DISCARD : 0);
+		kt_detach(t, kt_rnd(seed, 2) ? KVMM_SWAP_DISCARD : 0);
 	if (!kt_stat(t, &st)) {
 		/* the most that one pool had */
 		if (tally->given_back < st.given_back)
@@ -240,7 +238,7 @@ static void attacher(struct kt *t, unsigned int *seed)
 		if (tally->clean_outs < st.clean_outs)
 			tally->clean_outs = st.clean_outs;
 	}
-	kt_sleep_ms(rnd(seed, 40));
+	kt_sleep_ms(kt_rnd(seed, 40));
 }
 
 static void squeezer(struct kt *t, unsigned int *seed)
@@ -248,15 +246,37 @@ static void squeezer(struct kt *t, unsigned int *seed)
 	(void)t;
 	kt_file_put("/proc/sys/vm/drop_caches", "2");
 	/* At times there is no room for more. */
-	kt_file_put(PARAMETERS "max_bytes", rnd(seed, 8) ? "0" : "8388608");
-	kt_sleep_ms(rnd(seed, 40));
+	kt_file_put(PARAMETERS "max_bytes", kt_rnd(seed, 8) ? "0" : "8388608");
+	kt_sleep_ms(kt_rnd(seed, 40));
+}
+
+/* An error in some page, in use or not. */
+static void striker(struct kt *t, unsigned int *seed)
+{
+	size_t page = kt_rnd(seed, FRAMES) * (BLOCK / 4096) +
+		kt_rnd(seed, BLOCK / 4096);
+
+	kt_sleep_ms(kt_rnd(seed, 200));
+	if (tally->strikes >= STRIKES)
+		return;
+	/* the mark is there also where the page can't be taken away */
+	if (!madvise(t->arena + page * 4096, 4096, MADV_HWPOISON) ||
+	    errno == EBUSY || errno == EIO)
+		COUNT(strikes);
 }
 
 static void (*const parts[])(struct kt *t, unsigned int *seed) = {
 	mover, mover, populator, exporter, listener, leaser, attacher, squeezer,
+	striker,
 };
 
 #define PARTS	(sizeof(parts) / sizeof(parts[0]))
+
+static void step(unsigned int at, struct kt *t, unsigned int *seed)
+{
+	if (!sigsetjmp(bus_env, 1))
+		parts[at](t, seed);
+}
 
 static void *part(void *arg)
 {
@@ -265,13 +285,13 @@ static void *part(void *arg)
 	struct kt t;
 
 	signal(SIGBUS, on_bus);
-	while (!over()) {
+	while (!kt_over()) {
 		if (kt_join(&t, POOL, 0)) {
 			kt_sleep_ms(1);
 			continue;
 		}
-		for (i = 0; i < 40 && !over(); i++)
-			parts[at](&t, &seed);
+		for (i = 0; i < 40 && !kt_over(); i++)
+			step(at, &t, &seed);
 		kt_close(&t);
 	}
 	return NULL;
@@ -296,10 +316,10 @@ static void *hanger(void *arg)
 {
 	unsigned int seed = (unsigned int)(uintptr_t)arg;
 
-	while (!over()) {
-		kt_sleep_ms(rnd(&seed, 300));
+	while (!kt_over()) {
+		kt_sleep_ms(kt_rnd(&seed, 300));
 		kt_dm_hang(true);
-		kt_sleep_ms(rnd(&seed, 300));
+		kt_sleep_ms(kt_rnd(&seed, 300));
 		kt_dm_hang(false);
 	}
 	return NULL;
@@ -314,17 +334,17 @@ static int live(unsigned int *seed)
 
 	if (t.fd < 0)
 		return t.fd;
-	spec.quarantine_ms = rnd(seed, 2) * 50;
-	spec.clean_low = rnd(seed, 600);
-	spec.clean_high = spec.clean_low + rnd(seed, 400);
-	spec.nr_elastic = rnd(seed, 4) * 2 * UNIT;
+	spec.quarantine_ms = kt_rnd(seed, 2) * 50;
+	spec.clean_low = kt_rnd(seed, 600);
+	spec.clean_high = spec.clean_low + kt_rnd(seed, 400);
+	spec.nr_elastic = kt_rnd(seed, 4) * 2 * UNIT;
 	spec.chunk_frames = UNIT;
 	ret = kt_ioctl(t.fd, KVMM_POOL_CREATE, &spec);
 	if (!ret) {
 		COUNT(pools);
-		kt_attach_timeout(&t, tally->area[rnd(seed, tally->nr_areas)],
+		kt_attach_timeout(&t, tally->area[kt_rnd(seed, tally->nr_areas)],
 				  500);
-		kt_sleep_ms(rnd(seed, 4) * 500);
+		kt_sleep_ms(kt_rnd(seed, 4) * 500);
 		ret = kt_destroy(POOL, KVMM_POOL_FORCE);
 	}
 	kt_close(&t);
@@ -349,26 +369,24 @@ FIXTURE_TEARDOWN(storm)
 
 TEST_F_TIMEOUT(storm, all_at_once, 1800)
 {
-	const char *text = getenv("KVMM_STORM_SECONDS");
-	int seconds = text ? atoi(text) : 10, ret = 0, i;
+	unsigned int seed = kt_seed();
 	struct kvmm_info info;
-	unsigned int seed;
+	int ret = 0, i;
 	uint64_t until;
 	pthread_t thread;
 	pid_t pid[2];
 
-	text = getenv("KVMM_SEED");
-	seed = text ? strtoul(text, NULL, 0) : (unsigned int)kt_now_ms();
-	TH_LOG("seed %u, %d seconds", seed, seconds);
-	tally = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)tally);
+	tally = kt_crowd(sizeof(*tally), "KVMM_STORM_SECONDS", 10);
+	ASSERT_NE(NULL, tally);
+	TH_LOG("seed %u, %u seconds", seed, kt_crowd_seconds());
 	kt_file_put(PARAMETERS "pressure_ms", "20");
 	tally->area[0] = kt_area_file(AREA, BLOCK, SLOTS);
 	ASSERT_LE(0, tally->area[0]);
 	tally->area[1] = kt_dm();
 	tally->nr_areas = tally->area[1] < 0 ? 1 : 2;
-	until = kt_now_ms() + seconds * 1000;
+	/* as long as it takes until each has done something */
+	until = kt_now_ms() + kt_crowd_seconds() * 1000ULL;
+	kt_crowd_goes_on();
 	for (i = 0; i < 2; i++)
 		pid[i] = kt_spawn(process, (void *)(uintptr_t)(seed + i));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, hanger,
@@ -380,7 +398,7 @@ TEST_F_TIMEOUT(storm, all_at_once, 1800)
 	EXPECT_TRUE(!ret || ret == -ENOMEM) {
 		TH_LOG("error %d", ret);
 	}
-	__atomic_store_n(&tally->stop, true, __ATOMIC_RELAXED);
+	kt_stop();
 	pthread_join(thread, NULL);
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, kt_reap(pid[i]));
@@ -397,11 +415,12 @@ TEST_F_TIMEOUT(storm, all_at_once, 1800)
 	       (unsigned long long)tally->hits,
 	       (unsigned long long)tally->exports,
 	       (unsigned long long)tally->events);
-	TH_LOG("%llu populates, %llu leases, %llu given back, %llu cleaned",
+	TH_LOG("%llu populates, %llu leases, %llu given back, %llu cleaned, %llu memory errors",
 	       (unsigned long long)tally->populates,
 	       (unsigned long long)tally->leases,
 	       (unsigned long long)tally->given_back,
-	       (unsigned long long)tally->clean_outs);
+	       (unsigned long long)tally->clean_outs,
+	       (unsigned long long)tally->strikes);
 	EXPECT_EQ(0, tally->bad) {
 		TH_LOG("wrong bytes");
 	}

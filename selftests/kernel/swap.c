@@ -51,20 +51,11 @@ FIXTURE_TEARDOWN(swap)
 	kt_area_unlink(AREA);
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 /* Overwrites every free frame, so that nothing right is left in memory. */
 static int scribble(struct kt *t)
 {
 	struct kvmm_block_ref refs[FRAMES];
-	uint32_t n = stat_of(t).frames_free, i;
+	uint32_t n = kt_stat_of(t).frames_free, i;
 	int ret;
 
 	if (!n)
@@ -92,7 +83,7 @@ TEST_F(swap, there_and_back)
 		EXPECT_EQ(KVMM_SWAPPED, kt_query1(&self->t, refs[i].handle));
 		EXPECT_EQ(KVMM_SWAP, kt_where1(&self->t, 1 + i, NULL));
 	}
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(SLOTS, st.nr_slots);
 	EXPECT_EQ(1, st.checksums);
 	EXPECT_EQ(FRAMES, st.swap_outs);
@@ -109,7 +100,7 @@ TEST_F(swap, there_and_back)
 		EXPECT_TRUE(kt_good(&self->t, refs[i].frame, 1 + i));
 		EXPECT_EQ(KVMM_CLEAN, kt_query1(&self->t, refs[i].handle));
 	}
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(FRAMES, st.pins);
 	EXPECT_EQ(FRAMES, st.swap_ins);
 	EXPECT_EQ(FRAMES * (uint64_t)KT_BLOCK, st.swap_in_bytes);
@@ -140,7 +131,7 @@ TEST_F(swap, churn)
 		KT_CONSISTENT(&self->t);
 	}
 	EXPECT_LT(20, hits);
-	EXPECT_EQ(0, stat_of(&self->t).checksum_errors);
+	EXPECT_EQ(0, kt_stat_of(&self->t).checksum_errors);
 }
 
 /* More blocks than slots: the swapped ones that are oldest are lost. */
@@ -156,7 +147,7 @@ TEST_F(swap, overflow)
 		ASSERT_EQ(0, kt_reclaim(&self->t, 0, &out));
 		EXPECT_EQ(0, out.in_use);
 	}
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(SLOTS, st.blocks[KVMM_SWAPPED]);
 	EXPECT_EQ(8, st.slots_evicted);
 	EXPECT_EQ(0, st.slots_free);
@@ -168,7 +159,7 @@ TEST_F(swap, overflow)
 		}
 		ASSERT_EQ(0, kt_reclaim(&self->t, 4, NULL));
 	}
-	EXPECT_EQ(SLOTS, stat_of(&self->t).hits_swap);
+	EXPECT_EQ(SLOTS, kt_stat_of(&self->t).hits_swap);
 }
 
 /* Out without DROP: the block is CLEAN, and its frame goes with no I/O. */
@@ -185,22 +176,22 @@ TEST_F(swap, clean)
 		EXPECT_TRUE(kt_good(&self->t, refs[i].frame, 1 + i));
 		EXPECT_EQ(KVMM_MEMORY, kt_where1(&self->t, 1 + i, NULL));
 	}
-	EXPECT_EQ(4, stat_of(&self->t).swap_outs);
+	EXPECT_EQ(4, kt_stat_of(&self->t).swap_outs);
 	/* done already */
 	ASSERT_EQ(4, kt_swap(&self->t, KVMM_SWAP_OUT, refs, 4, 0));
-	EXPECT_EQ(4, stat_of(&self->t).swap_outs);
+	EXPECT_EQ(4, kt_stat_of(&self->t).swap_outs);
 	ASSERT_EQ(0, kt_reclaim(&self->t, 1, &out));
 	EXPECT_EQ(3, out.evicted);
 	EXPECT_EQ(1, out.in_use);
-	EXPECT_EQ(4, stat_of(&self->t).swap_outs);
+	EXPECT_EQ(4, kt_stat_of(&self->t).swap_outs);
 	ASSERT_EQ(4, kt_swap(&self->t, KVMM_SWAP_OUT, refs, 4,
 			     KVMM_SWAP_DROP));
-	EXPECT_EQ(4, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+	EXPECT_EQ(4, kt_stat_of(&self->t).blocks[KVMM_SWAPPED]);
 	ASSERT_EQ(0, scribble(&self->t));
 	EXPECT_EQ(4, kt_load_all(&self->t, 1, 4));
 	/* read back, it keeps its slot */
-	EXPECT_EQ(4, stat_of(&self->t).blocks[KVMM_CLEAN]);
-	EXPECT_EQ(4, stat_of(&self->t).swap_outs);
+	EXPECT_EQ(4, kt_stat_of(&self->t).blocks[KVMM_CLEAN]);
+	EXPECT_EQ(4, kt_stat_of(&self->t).swap_outs);
 }
 
 /* A pinned block is written, and stays where it is. */
@@ -224,10 +215,10 @@ TEST_F(swap, pinned)
 	EXPECT_EQ(-EAGAIN, kt_pin1(&self->t, ref.handle));
 	EXPECT_EQ(0, kt_swap1(&self->t, KVMM_SWAP_IN, ref.handle,
 			      KVMM_SWAP_PIN));
-	EXPECT_EQ(1, stat_of(&self->t).pins);
+	EXPECT_EQ(1, kt_stat_of(&self->t).pins);
 	EXPECT_EQ(0, kt_swap1(&self->t, KVMM_SWAP_IN, ref.handle,
 			      KVMM_SWAP_PIN));
-	EXPECT_EQ(2, stat_of(&self->t).pins);
+	EXPECT_EQ(2, kt_stat_of(&self->t).pins);
 	EXPECT_EQ(0, kt_unpin1(&self->t, ref.handle));
 	EXPECT_EQ(0, kt_unpin1(&self->t, ref.handle));
 	EXPECT_EQ(1, kt_load(&self->t, 1));
@@ -265,7 +256,7 @@ TEST_F(swap, refused)
 	ASSERT_EQ(0, kt_alloc(&self->t, refs + 1, FRAMES));
 	EXPECT_EQ(-ENOSPC, kt_swap1(&self->t, KVMM_SWAP_IN, refs[0].handle,
 				    KVMM_SWAP_PIN));
-	EXPECT_EQ(FRAMES, stat_of(&self->t).pins);
+	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).pins);
 	EXPECT_EQ(KVMM_SWAPPED, kt_query1(&self->t, refs[0].handle));
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs + 1, FRAMES, NULL));
 	EXPECT_EQ(1, kt_load(&self->t, 1));
@@ -290,7 +281,7 @@ TEST_F(swap, mixed)
 	ASSERT_EQ(2, kt_swap(&self->t, KVMM_SWAP_IN, refs, 2, KVMM_SWAP_PIN));
 	EXPECT_EQ(refs[0].frame, refs[1].frame);
 	EXPECT_TRUE(kt_good(&self->t, refs[0].frame, 1));
-	EXPECT_EQ(3, stat_of(&self->t).pins);
+	EXPECT_EQ(3, kt_stat_of(&self->t).pins);
 	EXPECT_EQ(0, kt_unpin1(&self->t, refs[0].handle));
 	EXPECT_EQ(0, kt_unpin1(&self->t, refs[0].handle));
 	EXPECT_EQ(0, kt_unpin1(&self->t, refs[3].handle));
@@ -373,8 +364,8 @@ TEST_F(swap, joined)
 						    1 + k));
 			}
 		}
-		EXPECT_EQ(24, stat_of(&self->t).pins);
-		EXPECT_EQ(4 * (round + 1), stat_of(&self->t).swap_ins);
+		EXPECT_EQ(24, kt_stat_of(&self->t).pins);
+		EXPECT_EQ(4 * (round + 1), kt_stat_of(&self->t).swap_ins);
 		for (i = 0; i < 6; i++)
 			EXPECT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, 4,
 					      NULL));
@@ -392,7 +383,7 @@ TEST_F(swap, drop)
 	EXPECT_EQ(0, kt_drop1(&self->t, refs[0].handle));
 	EXPECT_EQ(-ESTALE, kt_query1(&self->t, refs[0].handle));
 	EXPECT_EQ(0, kt_load(&self->t, 1));
-	EXPECT_EQ(SLOTS - 3, stat_of(&self->t).slots_free);
+	EXPECT_EQ(SLOTS - 3, kt_stat_of(&self->t).slots_free);
 	EXPECT_EQ(3, kt_load_all(&self->t, 2, 3));
 }
 
@@ -431,7 +422,7 @@ TEST_F(swap, detach)
 	EXPECT_EQ(4, kt_load_all(&self->t, 5, 4));
 	for (i = 4; i < 8; i++)
 		EXPECT_EQ(KVMM_RESIDENT, kt_query1(&self->t, refs[i].handle));
-	EXPECT_EQ(0, stat_of(&self->t).nr_slots);
+	EXPECT_EQ(0, kt_stat_of(&self->t).nr_slots);
 	EXPECT_EQ(-ENOENT, kt_detach(&self->t, 0));
 	EXPECT_EQ(-EOPNOTSUPP, kt_swap1(&self->t, KVMM_SWAP_OUT,
 					refs[5].handle, 0));
@@ -456,7 +447,7 @@ TEST_F(swap, file_closed)
 	kt_area_unlink(AREA);
 	ASSERT_EQ(0, kt_store(&self->t, 1, FRAMES, refs));
 	ASSERT_EQ(0, kt_reclaim(&self->t, 0, NULL));
-	EXPECT_EQ(FRAMES, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).blocks[KVMM_SWAPPED]);
 	ASSERT_EQ(0, scribble(&self->t));
 	EXPECT_EQ(FRAMES, kt_load_all(&self->t, 1, FRAMES));
 	self->area = -1;
@@ -480,7 +471,7 @@ TEST_F(swap, alloc_waits)
 	EXPECT_EQ(8, done);
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, 8, NULL));
 	/* what made room is in the area */
-	EXPECT_EQ(0, stat_of(&self->t).purged);
+	EXPECT_EQ(0, kt_stat_of(&self->t).purged);
 	EXPECT_EQ(FRAMES, kt_load_all(&self->t, 1, FRAMES));
 }
 

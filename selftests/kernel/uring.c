@@ -68,20 +68,11 @@ FIXTURE_TEARDOWN(uring)
 	kt_area_unlink(AREA);
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 /* Overwrites all free frames. */
 static int scribble(struct kt *t)
 {
 	struct kvmm_block_ref refs[FRAMES];
-	uint32_t n = stat_of(t).frames_free, i;
+	uint32_t n = kt_stat_of(t).frames_free, i;
 	int ret = n ? kt_alloc(t, refs, n) : 0;
 
 	for (i = 0; i < n && !ret; i++)
@@ -111,7 +102,7 @@ TEST_F(uring, in_flight_64)
 			EXPECT_FALSE(seen[data]);
 			seen[data] = true;
 		}
-		EXPECT_EQ(DEPTH, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+		EXPECT_EQ(DEPTH, kt_stat_of(&self->t).blocks[KVMM_SWAPPED]);
 		ASSERT_EQ(0, scribble(&self->t));
 
 		for (i = 0; i < DEPTH; i++) {
@@ -131,11 +122,11 @@ TEST_F(uring, in_flight_64)
 			EXPECT_TRUE(kt_good(&self->t, found[data].frame,
 					    1 + data));
 		}
-		EXPECT_EQ(DEPTH, stat_of(&self->t).pins);
+		EXPECT_EQ(DEPTH, kt_stat_of(&self->t).pins);
 		ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, DEPTH,
 				      NULL));
 	}
-	EXPECT_EQ(0, stat_of(&self->t).checksum_errors);
+	EXPECT_EQ(0, kt_stat_of(&self->t).checksum_errors);
 }
 
 /* Many blocks in one command, and several such at once. */
@@ -150,7 +141,7 @@ TEST_F(uring, arrays)
 
 	ASSERT_EQ(0, kt_store(&self->t, 1, FRAMES, refs));
 	EXPECT_EQ(FRAMES, kt_ring_do(&self->r, KVMM_URING_SWAP_OUT, &cmd));
-	EXPECT_EQ(FRAMES, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).blocks[KVMM_SWAPPED]);
 	ASSERT_EQ(0, scribble(&self->t));
 	cmd.flags = KVMM_SWAP_PIN;
 	cmd.count = FRAMES / 4;
@@ -162,13 +153,13 @@ TEST_F(uring, arrays)
 	ASSERT_EQ(4, kt_ring_submit(&self->r));
 	for (i = 0; i < 4; i++)
 		EXPECT_EQ(FRAMES / 4, kt_ring_wait(&self->r, NULL));
-	EXPECT_EQ(FRAMES, stat_of(&self->t).pins);
+	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).pins);
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, FRAMES, NULL));
 	EXPECT_EQ(FRAMES, kt_load_all(&self->t, 1, FRAMES));
 	/* and of those that are where they should be, nothing is moved */
 	cmd = (struct kvmm_swap_cmd) { (uintptr_t)refs, FRAMES, 0 };
 	EXPECT_EQ(FRAMES, kt_ring_do(&self->r, KVMM_URING_SWAP_OUT, &cmd));
-	EXPECT_EQ(FRAMES, stat_of(&self->t).swap_outs);
+	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).swap_outs);
 }
 
 /* The count tells how many are well; an error only where none is. */
@@ -215,7 +206,7 @@ TEST_F(uring, linked)
 		EXPECT_EQ(i, (int)data);
 	}
 	EXPECT_EQ(KVMM_CLEAN, kt_query1(&self->t, ref.handle));
-	EXPECT_EQ(3, stat_of(&self->t).swap_ins);
+	EXPECT_EQ(3, kt_stat_of(&self->t).swap_ins);
 	EXPECT_EQ(1, kt_load(&self->t, 1));
 
 	/* one that fails ends the chain */

@@ -62,18 +62,9 @@ FIXTURE_TEARDOWN(writeback)
 		kt_nullb_end();
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 static uint64_t ready(struct kt *t)
 {
-	struct kvmm_pool_stat st = stat_of(t);
+	struct kvmm_pool_stat st = kt_stat_of(t);
 
 	return st.frames_free + st.blocks[KVMM_CLEAN];
 }
@@ -84,7 +75,7 @@ static bool comes_to(struct kt *t, uint64_t n)
 	int i;
 
 	for (i = 0; i < 6000; i++) {
-		if (ready(t) >= n && !stat_of(t).blocks[KVMM_WRITING])
+		if (ready(t) >= n && !kt_stat_of(t).blocks[KVMM_WRITING])
 			return true;
 		kt_sleep_ms(10);
 	}
@@ -173,8 +164,8 @@ TEST_F(writeback, off)
 	ASSERT_EQ(0, make(self, 0, 0, SLOTS));
 	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
 	kt_sleep_ms(100);
-	EXPECT_EQ(FRAMES, stat_of(&self->t).blocks[KVMM_RESIDENT]);
-	EXPECT_EQ(0, stat_of(&self->t).swap_outs);
+	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).blocks[KVMM_RESIDENT]);
+	EXPECT_EQ(0, kt_stat_of(&self->t).swap_outs);
 	EXPECT_EQ(-EAGAIN, kt_alloc(&self->t, self->refs, 1));
 }
 
@@ -190,7 +181,7 @@ TEST_F(writeback, keeps_victims_at_hand)
 	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
 	ASSERT_EQ(0, set("clean_low", "250"));
 	ASSERT_TRUE(comes_to(&self->t, half));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(half, st.blocks[KVMM_CLEAN]);
 	EXPECT_EQ(half, st.clean_outs);
 	EXPECT_EQ(half, st.swap_outs);
@@ -205,13 +196,13 @@ TEST_F(writeback, keeps_victims_at_hand)
 		EXPECT_EQ(KVMM_SWAPPED,
 			  kt_query1(&self->t, self->refs[i].handle));
 	}
-	EXPECT_EQ(half, stat_of(&self->t).evicted);
+	EXPECT_EQ(half, kt_stat_of(&self->t).evicted);
 	/* the next of them are written, and so on */
 	ASSERT_TRUE(comes_to(&self->t, half));
-	EXPECT_EQ(2 * half, stat_of(&self->t).clean_outs);
+	EXPECT_EQ(2 * half, kt_stat_of(&self->t).clean_outs);
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, half, NULL));
 	EXPECT_EQ(FRAMES, kt_load_all(&self->t, 1, FRAMES));
-	EXPECT_EQ(0, stat_of(&self->t).checksum_errors);
+	EXPECT_EQ(0, kt_stat_of(&self->t).checksum_errors);
 }
 
 /* What is pinned can't be a victim, so it is not counted. */
@@ -227,7 +218,7 @@ TEST_F(writeback, pins)
 		  kt_swap(&self->t, KVMM_SWAP_OUT, self->refs, half, 0));
 	ASSERT_EQ(0, set("clean_low", "250"));
 	ASSERT_TRUE(comes_to(&self->t, FRAMES));
-	EXPECT_EQ(half, stat_of(&self->t).clean_outs);
+	EXPECT_EQ(half, kt_stat_of(&self->t).clean_outs);
 	for (i = half; i < FRAMES; i++)
 		EXPECT_EQ(KVMM_CLEAN,
 			  kt_query1(&self->t, self->refs[i].handle));
@@ -246,7 +237,7 @@ TEST_F(writeback, begins_with_unpin)
 		ASSERT_EQ(0, kt_publish1(&self->t, self->refs[i].handle, 1 + i,
 					 KVMM_PUBLISH_KEEP));
 	}
-	EXPECT_EQ(0, stat_of(&self->t).swap_outs);
+	EXPECT_EQ(0, kt_stat_of(&self->t).swap_outs);
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, self->refs, FRAMES, NULL));
 	EXPECT_TRUE(comes_to(&self->t, FRAMES * HIGH / 1000));
 }
@@ -265,8 +256,8 @@ TEST_F(writeback, switched)
 	ASSERT_EQ(0, kt_alloc(&self->t, refs, 8));
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, 8, NULL));
 	ASSERT_EQ(0, store(&self->t, 100, 8, refs));
-	EXPECT_EQ(8, stat_of(&self->t).clean_outs);
-	EXPECT_EQ(0, stat_of(&self->t).blocks[KVMM_WRITING]);
+	EXPECT_EQ(8, kt_stat_of(&self->t).clean_outs);
+	EXPECT_EQ(0, kt_stat_of(&self->t).blocks[KVMM_WRITING]);
 }
 
 /* With an area that comes later, it begins then. */
@@ -282,7 +273,7 @@ TEST_F(writeback, area_comes_later)
 	EXPECT_TRUE(comes_to(&self->t, FRAMES * HIGH / 1000));
 	/* it does not come in the way of a detach, and ends with it */
 	ASSERT_EQ(0, kt_detach(&self->t, 0));
-	EXPECT_EQ(FRAMES, stat_of(&self->t).blocks[KVMM_RESIDENT]);
+	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).blocks[KVMM_RESIDENT]);
 }
 
 /* Too few slots: it uses those there are, and takes none away. */
@@ -292,8 +283,8 @@ TEST_F(writeback, few_slots)
 	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
 	ASSERT_TRUE(comes_to(&self->t, 8));
 	kt_sleep_ms(50);
-	EXPECT_EQ(8, stat_of(&self->t).swap_outs);
-	EXPECT_EQ(0, stat_of(&self->t).slots_evicted);
+	EXPECT_EQ(8, kt_stat_of(&self->t).swap_outs);
+	EXPECT_EQ(0, kt_stat_of(&self->t).slots_evicted);
 	EXPECT_EQ(FRAMES, kt_load_all(&self->t, 1, FRAMES));
 }
 
@@ -310,8 +301,8 @@ TEST_F(writeback, full_area)
 		ASSERT_EQ(0, store(&self->t, 1 + round * 48, 48, refs));
 		ASSERT_TRUE(comes_to(&self->t, FRAMES * LOW / 1000));
 	}
-	EXPECT_LT(0, stat_of(&self->t).slots_evicted);
-	EXPECT_EQ(0, stat_of(&self->t).purged);
+	EXPECT_LT(0, kt_stat_of(&self->t).slots_evicted);
+	EXPECT_EQ(0, kt_stat_of(&self->t).purged);
 	EXPECT_EQ(48, kt_load_all(&self->t, 1 + 3 * 48, 48));
 }
 
@@ -339,10 +330,10 @@ TEST_F(writeback, bounded_in_flight)
 	ASSERT_EQ(0, ret);
 	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
 	do {
-		now = stat_of(&self->t).blocks[KVMM_WRITING];
+		now = kt_stat_of(&self->t).blocks[KVMM_WRITING];
 		most = now > most ? now : most;
-	} while (stat_of(&self->t).clean_outs < FRAMES &&
-		 !stat_of(&self->t).degraded);
+	} while (kt_stat_of(&self->t).clean_outs < FRAMES &&
+		 !kt_stat_of(&self->t).degraded);
 	EXPECT_GE(DEPTH, most);
 	EXPECT_LT(0, most);
 	EXPECT_EQ(FRAMES, ready(&self->t));
@@ -371,7 +362,7 @@ TEST_F(writeback, reads_first)
 	ASSERT_EQ(8, kt_ring_submit(&r));
 	ASSERT_EQ(0, set("clean_low", "900"));
 	do {
-		st = stat_of(&self->t);
+		st = kt_stat_of(&self->t);
 		if (st.blocks[KVMM_READING] > 2) {
 			EXPECT_EQ(0, st.blocks[KVMM_WRITING]);
 			seen++;
@@ -381,7 +372,7 @@ TEST_F(writeback, reads_first)
 	for (i = 0; i < 8; i++)
 		EXPECT_EQ(1, kt_ring_wait(&r, NULL));
 	EXPECT_TRUE(comes_to(&self->t, FRAMES));
-	EXPECT_EQ(16, stat_of(&self->t).clean_outs);
+	EXPECT_EQ(16, kt_stat_of(&self->t).clean_outs);
 	kt_ring_exit(&r);
 }
 
@@ -398,20 +389,20 @@ TEST_F(writeback, disk_fails)
 	ASSERT_EQ(0, ret);
 	ASSERT_EQ(0, kt_nullb_fail(true));
 	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
-	for (i = 0; i < 6000 && !(stat_of(&self->t).degraded &&
-				  !stat_of(&self->t).blocks[KVMM_WRITING]); i++)
+	for (i = 0; i < 6000 && !(kt_stat_of(&self->t).degraded &&
+				  !kt_stat_of(&self->t).blocks[KVMM_WRITING]); i++)
 		kt_sleep_ms(10);
-	ASSERT_EQ(1, stat_of(&self->t).degraded);
-	outs = stat_of(&self->t).write_errors;
+	ASSERT_EQ(1, kt_stat_of(&self->t).degraded);
+	outs = kt_stat_of(&self->t).write_errors;
 	EXPECT_GE(DEPTH, outs);
-	EXPECT_EQ(0, stat_of(&self->t).clean_outs);
-	EXPECT_EQ(FRAMES, stat_of(&self->t).blocks[KVMM_RESIDENT]);
+	EXPECT_EQ(0, kt_stat_of(&self->t).clean_outs);
+	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).blocks[KVMM_RESIDENT]);
 	/* as without an area: blocks are lost to make room */
 	ASSERT_EQ(0, kt_alloc(&self->t, refs, 8));
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, 8, NULL));
-	EXPECT_EQ(8, stat_of(&self->t).purged);
+	EXPECT_EQ(8, kt_stat_of(&self->t).purged);
 	ASSERT_EQ(0, store(&self->t, 100, 8, refs));
-	EXPECT_EQ(outs, stat_of(&self->t).write_errors);
+	EXPECT_EQ(outs, kt_stat_of(&self->t).write_errors);
 	/* a new area, and it goes on */
 	ASSERT_EQ(0, kt_nullb_fail(false));
 	ASSERT_EQ(0, kt_detach(&self->t, 0));
@@ -445,7 +436,7 @@ TEST_F(writeback, area_ends)
 	ASSERT_EQ(0, ret);
 	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
 	ASSERT_EQ(0, kt_detach(&self->t, 0));
-	EXPECT_EQ(FRAMES, stat_of(&self->t).blocks[KVMM_RESIDENT]);
+	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).blocks[KVMM_RESIDENT]);
 	EXPECT_EQ(FRAMES, kt_load_all(&self->t, 1, FRAMES));
 }
 
@@ -473,8 +464,8 @@ TEST_F(writeback, frozen)
 	rescue = kt_spawn(thaw_later, &dir);
 	EXPECT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
 	kt_sleep_ms(50);
-	EXPECT_EQ(0, stat_of(&self->t).swap_outs);
-	EXPECT_EQ(0, stat_of(&self->t).degraded);
+	EXPECT_EQ(0, kt_stat_of(&self->t).swap_outs);
+	EXPECT_EQ(0, kt_stat_of(&self->t).degraded);
 	EXPECT_EQ(0, thaw(dir));
 	/* any command that may want it tells it to look again */
 	EXPECT_EQ(0, kt_pin1(&self->t, self->refs[0].handle));
@@ -549,8 +540,8 @@ TEST_F(writeback, all_at_once)
 		EXPECT_EQ(0, workers[i].ret);
 		kt_close(&workers[i].t);
 	}
-	EXPECT_EQ(0, stat_of(&self->t).checksum_errors);
-	EXPECT_EQ(0, stat_of(&self->t).read_errors);
+	EXPECT_EQ(0, kt_stat_of(&self->t).checksum_errors);
+	EXPECT_EQ(0, kt_stat_of(&self->t).read_errors);
 }
 
 KT_MAIN
