@@ -42,7 +42,8 @@ static void chunk_remove(struct kvmm_gpu *gpu, uintptr_t addr)
 }
 
 /* Puts the pieces of a range into the table, busy. */
-static int chunks_reserve(struct kvmm_gpu *gpu, uintptr_t addr, size_t bytes)
+static int chunks_reserve(struct kvmm_gpu *gpu, uintptr_t addr, size_t bytes,
+			  bool rdonly)
 {
 	size_t nr = (bytes + gpu->chunk_limit - 1) / gpu->chunk_limit;
 	size_t at, i;
@@ -78,6 +79,7 @@ static int chunks_reserve(struct kvmm_gpu *gpu, uintptr_t addr, size_t bytes)
 					 bytes - off :
 					 gpu->chunk_limit,
 			.busy = true,
+			.rdonly = rdonly,
 		};
 	}
 out:
@@ -85,7 +87,8 @@ out:
 	return r;
 }
 
-int kvmm_gpu_register(struct kvmm_gpu *gpu, void *addr, size_t bytes)
+static int chunks_register(struct kvmm_gpu *gpu, void *addr, size_t bytes,
+			   bool rdonly)
 {
 	uintptr_t start = (uintptr_t)addr, page = sysconf(_SC_PAGESIZE);
 	size_t done, i, len;
@@ -98,7 +101,7 @@ int kvmm_gpu_register(struct kvmm_gpu *gpu, void *addr, size_t bytes)
 		return gpu_fail(gpu, EOPNOTSUPP,
 				"a %s device registers no memory",
 				gpu->ops->name);
-	r = chunks_reserve(gpu, start, bytes);
+	r = chunks_reserve(gpu, start, bytes, rdonly);
 	if (r)
 		return r;
 	for (done = 0; done < bytes; done += len) {
@@ -106,7 +109,7 @@ int kvmm_gpu_register(struct kvmm_gpu *gpu, void *addr, size_t bytes)
 
 		len = bytes - done < gpu->chunk_limit ? bytes - done :
 							gpu->chunk_limit;
-		r = gpu->ops->reg(gpu, (char *)addr + done, len, &dev);
+		r = gpu->ops->reg(gpu, (char *)addr + done, len, rdonly, &dev);
 		if (r)
 			break;
 		pthread_rwlock_wrlock(&gpu->chunks_lock);
@@ -131,6 +134,16 @@ int kvmm_gpu_register(struct kvmm_gpu *gpu, void *addr, size_t bytes)
 		gpu->chunks[i].busy = false;
 	pthread_rwlock_unlock(&gpu->chunks_lock);
 	return 0;
+}
+
+int kvmm_gpu_register(struct kvmm_gpu *gpu, void *addr, size_t bytes)
+{
+	return chunks_register(gpu, addr, bytes, false);
+}
+
+int kvmm_gpu_register_rdonly(struct kvmm_gpu *gpu, void *addr, size_t bytes)
+{
+	return chunks_register(gpu, addr, bytes, true);
 }
 
 /* Marks a range of whole pieces busy, so that copies don't find it. */
@@ -193,9 +206,9 @@ void gpu_chunks_drop(struct kvmm_gpu *gpu)
 	}
 }
 
-/* Caller holds chunks_lock. */
+/* Caller holds chunks_lock.  @write: the device writes there. */
 static int chunk_dev(struct kvmm_gpu *gpu, const void *host, size_t bytes,
-		     uint64_t *dev)
+		     bool write, uint64_t *dev)
 {
 	uintptr_t addr = (uintptr_t)host;
 	size_t i = chunk_find(gpu, addr);
@@ -208,6 +221,10 @@ static int chunk_dev(struct kvmm_gpu *gpu, const void *host, size_t bytes,
 		if (c->busy || addr < c->addr ||
 		    addr + bytes > c->addr + c->bytes)
 			goto bad;
+		if (write && c->rdonly)
+			return gpu_fail(gpu, EACCES,
+					"%p, %zu bytes: registered for reading only",
+					host, bytes);
 		*dev = c->dev + (addr - c->addr);
 		return 0;
 	}
@@ -221,15 +238,21 @@ bad:
 			bytes);
 }
 
-int kvmm_gpu_dev_ptr(struct kvmm_gpu *gpu, const void *host, size_t bytes,
-		     uint64_t *dev)
+static int find_dev(struct kvmm_gpu *gpu, const void *host, size_t bytes,
+		    bool write, uint64_t *dev)
 {
 	int r;
 
 	pthread_rwlock_rdlock(&gpu->chunks_lock);
-	r = chunk_dev(gpu, host, bytes, dev);
+	r = chunk_dev(gpu, host, bytes, write, dev);
 	pthread_rwlock_unlock(&gpu->chunks_lock);
 	return r;
+}
+
+int kvmm_gpu_dev_ptr(struct kvmm_gpu *gpu, const void *host, size_t bytes,
+		     uint64_t *dev)
+{
+	return find_dev(gpu, host, bytes, false, dev);
 }
 
 /* Bytes of the frame; 0: a run is bad. */
@@ -257,6 +280,7 @@ static size_t copy_bytes(const struct kvmm_gpu_copy *copy)
 
 /* Checks and looks up a batch; all of it, before any of it is copied. */
 static int copies_check(struct kvmm_gpu *gpu,
+			enum kvmm_gpu_dir dir,
 			const struct kvmm_gpu_copy *copies, size_t nr)
 {
 	size_t i;
@@ -269,7 +293,8 @@ static int copies_check(struct kvmm_gpu *gpu,
 		if (!bytes)
 			return gpu_fail(gpu, EINVAL,
 					"copy %zu: no runs, or a bad one", i);
-		r = kvmm_gpu_dev_ptr(gpu, copies[i].host, bytes, &dev);
+		r = find_dev(gpu, copies[i].host, bytes, dir == KVMM_GPU_OUT,
+			     &dev);
 		if (r)
 			return r;
 	}
@@ -286,7 +311,7 @@ int kvmm_gpu_copy(struct kvmm_gpu_stream *stream, enum kvmm_gpu_dir dir,
 
 	if (dir > KVMM_GPU_IN)
 		return gpu_fail(gpu, EINVAL, "no such direction");
-	r = copies_check(gpu, copies, nr);
+	r = copies_check(gpu, dir, copies, nr);
 	for (i = 0; i < nr && !r; i += n) {
 		for (n = 0; n < COPY_BATCH && i + n < nr && !r; n++) {
 			found[n].copy = &copies[i + n];

@@ -136,6 +136,12 @@ static int cuda_context(struct cuda_gpu *c, const struct kvmm_gpu_opts *opts)
 	return 0;
 }
 
+/* Where the device walks the CPU's page tables they say what may be written. */
+static bool cuda_needs_rdonly(const struct cuda_gpu *c)
+{
+	return c->gpu.info.pageable != KVMM_GPU_PAGEABLE_ATS;
+}
+
 static void cuda_describe(struct cuda_gpu *c, const struct kvmm_gpu_opts *opts)
 {
 	struct kvmm_gpu_info *info = &c->gpu.info;
@@ -157,6 +163,8 @@ static void cuda_describe(struct cuda_gpu *c, const struct kvmm_gpu_opts *opts)
 		info->pageable = KVMM_GPU_PAGEABLE_ATS;
 	else if (cuda_attr(c, CU_ATTR_PAGEABLE_MEMORY_ACCESS))
 		info->pageable = KVMM_GPU_PAGEABLE_HMM;
+	info->reg_rdonly = !cuda_needs_rdonly(c) ||
+			   cuda_attr(c, CU_ATTR_READ_ONLY_HOST_REGISTER_SUPPORTED);
 }
 
 static void cuda_drop_context(struct cuda_gpu *c)
@@ -210,17 +218,24 @@ static void cuda_close(struct kvmm_gpu *gpu)
 }
 
 static int cuda_reg(struct kvmm_gpu *gpu, void *addr, size_t bytes,
-		    uint64_t *dev)
+		    bool rdonly, uint64_t *dev)
 {
+	unsigned int flags = CU_HOSTREG_PORTABLE | CU_HOSTREG_DEVICEMAP;
 	struct cuda_gpu *c = to_cuda(gpu);
 	cu_deviceptr_t ptr = 0;
 	cu_result_t res;
-	int r = gpu_cuda_enter(c);
+	int r;
 
+	if (rdonly && !gpu->info.reg_rdonly)
+		return gpu_fail(gpu, EOPNOTSUPP,
+				"%s can't register memory that is mapped for reading only",
+				gpu->info.name);
+	if (rdonly && cuda_needs_rdonly(c))
+		flags |= CU_HOSTREG_RDONLY;
+	r = gpu_cuda_enter(c);
 	if (r)
 		return r;
-	res = c->api.host_register(addr, bytes,
-				   CU_HOSTREG_PORTABLE | CU_HOSTREG_DEVICEMAP);
+	res = c->api.host_register(addr, bytes, flags);
 	if (res) {
 		r = gpu_cuda_fail(c, res, "cuMemHostRegister",
 				  "registering memory");

@@ -67,12 +67,14 @@ typedef struct CUfunc_st *cu_function_t;
 	X(CAN_MAP_HOST_MEMORY, 19)                                             \
 	X(PAGEABLE_MEMORY_ACCESS, 88)                                          \
 	X(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 91)                         \
-	X(PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 100)
+	X(PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 100)                   \
+	X(READ_ONLY_HOST_REGISTER_SUPPORTED, 113)
 
 /* flags and small enums: ours, CUDA's, value */
 #define CUDA_VALUES(X)                                                         \
 	X(CU_HOSTREG_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE, 1)                 \
 	X(CU_HOSTREG_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP, 2)               \
+	X(CU_HOSTREG_RDONLY, CU_MEMHOSTREGISTER_READ_ONLY, 8)                  \
 	X(CU_STREAM_NONBLOCK, CU_STREAM_NON_BLOCKING, 1)                       \
 	X(CU_EVENT_BLOCKING, CU_EVENT_BLOCKING_SYNC, 1)                        \
 	X(CU_EVENT_UNTIMED, CU_EVENT_DISABLE_TIMING, 2)                        \

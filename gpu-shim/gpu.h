@@ -140,6 +140,7 @@ struct kvmm_gpu_opts {
  * @same_pointer: a registered address is its own device pointer
  * @pageable: enum kvmm_gpu_pageable
  * @own_context: the primary context was retained, none was current
+ * @reg_rdonly: memory that is mapped for reading only can be registered
  * @has_kernel: the gather/scatter kernel loaded
  * @has_batch: the driver copies in batches
  * @dma_path: KVMM_GPU_PATH_BATCH or _PLAIN, for what doesn't go by the kernel
@@ -159,6 +160,7 @@ struct kvmm_gpu_info {
 	bool same_pointer;
 	enum kvmm_gpu_pageable pageable;
 	bool own_context;
+	bool reg_rdonly;
 	bool has_kernel;
 	bool has_batch;
 	enum kvmm_gpu_path dma_path;
@@ -224,7 +226,23 @@ void kvmm_gpu_error(struct kvmm_gpu *gpu, char *text, size_t len);
 int kvmm_gpu_register(struct kvmm_gpu *gpu, void *addr, size_t bytes);
 
 /**
- * kvmm_gpu_unregister() - undo kvmm_gpu_register()
+ * kvmm_gpu_register_rdonly() - the same for memory that the device only reads
+ * @gpu: the device
+ * @addr: page-aligned
+ * @bytes: whole pages
+ *
+ * Memory that is mapped for reading only can't be registered otherwise; the
+ * arena of a pool that was opened with KVMM_POOL_RDONLY is.  A copy to it is
+ * refused: -EACCES.
+ *
+ * Return: as kvmm_gpu_register(); -EOPNOTSUPP where the device can't, see
+ * @reg_rdonly of struct kvmm_gpu_info.  One that reaches @pageable memory reads
+ * it without.
+ */
+int kvmm_gpu_register_rdonly(struct kvmm_gpu *gpu, void *addr, size_t bytes);
+
+/**
+ * kvmm_gpu_unregister() - undo kvmm_gpu_register(), or _rdonly()
  * @gpu: the device
  * @addr: start of a registered range
  * @bytes: its whole length, or several such ranges without a gap
@@ -374,7 +392,8 @@ struct kvmm_gpu_copy {
  * Fragments that lie next to each other on the device are copied as one.
  *
  * Return: 0; -EINVAL: a bad run; -EFAULT: host memory is not registered or not
- * within one registered piece (nothing is copied in these cases).  With other
+ * within one registered piece; -EACCES: it is registered for reading only, and
+ * would be written (nothing is copied in these cases).  With other
  * errors part of the batch may be in the stream: sync it before reusing memory.
  */
 int kvmm_gpu_copy(struct kvmm_gpu_stream *stream, enum kvmm_gpu_dir dir,

@@ -229,6 +229,7 @@ static int host_open(struct kvmm_gpu *gpu, const struct kvmm_gpu_opts *opts)
 	host->delay_us = opts->host_delay_us;
 	memcpy(gpu->info.name, "host memory", sizeof("host memory"));
 	gpu->info.unified = true;
+	gpu->info.reg_rdonly = true;
 	gpu->info.same_pointer = true;
 	gpu->info.pageable = KVMM_GPU_PAGEABLE_ATS;
 	gpu->info.dma_path = KVMM_GPU_PATH_PLAIN;
@@ -244,9 +245,10 @@ static void host_close(struct kvmm_gpu *gpu)
 }
 
 static int host_reg(struct kvmm_gpu *gpu, void *addr, size_t bytes,
-		    uint64_t *dev)
+		    bool rdonly, uint64_t *dev)
 {
 	(void)gpu;
+	(void)rdonly;
 	(void)bytes;
 	*dev = (uintptr_t)addr;
 	return 0;

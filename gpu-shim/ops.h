@@ -54,7 +54,8 @@ bool gpu_walk_next(struct gpu_walk *w, struct gpu_frags *frags);
  * @size: bytes of its struct, which begins with a struct kvmm_gpu
  * @open: fill in the rest of it; on failure nothing is left behind
  * @close: undo @open
- * @reg: register one piece; sets its device pointer
+ * @reg: register one piece, which may be mapped for reading only where @rdonly
+ *	is set; sets its device pointer
  * @unreg: unregister one piece; it is gone also when this fails
  * @stream_create: NULL where the backend doesn't copy, as all below
  * @stream_wrap: use the caller's
@@ -76,7 +77,7 @@ struct kvmm_gpu_ops {
 	size_t size;
 	int (*open)(struct kvmm_gpu *gpu, const struct kvmm_gpu_opts *opts);
 	void (*close)(struct kvmm_gpu *gpu);
-	int (*reg)(struct kvmm_gpu *gpu, void *addr, size_t bytes,
+	int (*reg)(struct kvmm_gpu *gpu, void *addr, size_t bytes, bool rdonly,
 		   uint64_t *dev);
 	int (*unreg)(struct kvmm_gpu *gpu, void *addr);
 	int (*stream_create)(struct kvmm_gpu *gpu,
@@ -106,12 +107,15 @@ extern const struct kvmm_gpu_ops gpu_cuda_ops;
 extern const struct kvmm_gpu_ops gpu_drm_ops;
 extern const struct kvmm_gpu_ops gpu_host_ops;
 
-/* One registered piece.  Busy: the driver is being called for it. */
+/* One registered piece.  Busy: the driver is being called for it.  Rdonly: the
+ * device must not write to it.
+ */
 struct gpu_chunk {
 	uintptr_t addr;
 	size_t bytes;
 	uint64_t dev;
 	bool busy;
+	bool rdonly;
 };
 
 /*

@@ -36,6 +36,24 @@ static int piece_lease(struct kvmm_pool *pool, unsigned int piece,
 	return n < 0 ? (int)n : 0;
 }
 
+/*
+ * An arena that may only be read is registered for that.  A device that can't
+ * do so, but reaches memory that is not registered, reads it as it is.
+ */
+static int reg_piece(struct kvmm_engine *eng, void *addr, size_t bytes)
+{
+	struct kvmm_gpu_info info;
+	int err;
+
+	if (!eng->pool->rdonly)
+		return kvmm_gpu_register(eng->gpu, addr, bytes);
+	err = kvmm_gpu_register_rdonly(eng->gpu, addr, bytes);
+	if (err != -EOPNOTSUPP)
+		return err;
+	kvmm_gpu_info(eng->gpu, &info);
+	return info.pageable == KVMM_GPU_PAGEABLE_NONE ? err : 0;
+}
+
 /* Caller holds reg_lock, here and below. */
 static int reach_piece(struct kvmm_engine *eng, unsigned int piece)
 {
@@ -49,15 +67,17 @@ static int reach_piece(struct kvmm_engine *eng, unsigned int piece)
 		err = piece_lease(pool, piece, 0);
 	if (err)
 		return err;
-	err = kvmm_gpu_register(eng->gpu, addr, bytes);
+	err = reg_piece(eng, addr, bytes);
 	if (!err) {
 		__atomic_store_n(&eng->piece_done[piece], 1, __ATOMIC_RELEASE);
 		return 0;
 	}
 	kvmm_gpu_error(eng->gpu, why, sizeof(why));
 	kvmm_log(pool->kv, KVMM_LOG_WARNING,
-		 "frames from %u on can't be registered: %s",
-		 piece * eng->piece_frames, why);
+		 "frames from %u on can't be registered: %s%s",
+		 piece * eng->piece_frames, why,
+		 err == -EOPNOTSUPP && pool->rdonly ?
+		 "; open the pool for writing" : "");
 	if (eng->elastic)
 		piece_lease(pool, piece, KVMM_LEASE_END);
 	return err;

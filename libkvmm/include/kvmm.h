@@ -236,6 +236,7 @@ int kvmm_populate_start(struct kvmm_pool *pool, unsigned int first,
 
 /**
  * kvmm_populate_left() - how much of the pool's memory is still on its way
+ * @pool: the pool
  *
  * Return: frames that populates in progress, whoever asked for them, still have
  * to do; or -errno.  kvmm_pool_stat() tells how many are online.

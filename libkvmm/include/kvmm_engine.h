@@ -384,7 +384,8 @@ struct kvmm_engine_opts {
  * Return: 0; -EINVAL: a bad option or layout, or several devices and none
  * named; -E2BIG: the layout's blocks don't fit into the pool's; -ENOENT: no
  * driver; -ENODEV: no such device; -EPROTONOSUPPORT, -ENOSYS: the driver is too
- * old; -EBUSY; -EIO; -EPERM; -ENOMEM.
+ * old; -EOPNOTSUPP: the device can't read the arena of a pool that was opened
+ * with KVMM_POOL_RDONLY; -EBUSY; -EIO; -EPERM; -ENOMEM.
  */
 int kvmm_engine_open(struct kvmm_pool *pool,
 		     const struct kvmm_engine_opts *opts,

@@ -84,7 +84,7 @@ static void set_env(const char *const *env)
 {
 	static const char *const names[] = {
 		"SEED", "DELAY_US", "DEVICES", "VERSION", "PAGEABLE", "MEMORY",
-		"MISSING", "FAIL",
+		"MISSING", "FAIL", "RDONLY",
 	};
 	char name[64], option[512], *value;
 	size_t i;

@@ -8,7 +8,7 @@
 
 DT := selftests/door
 DT_PROG := layout move fence cancel fail many parts plan filter hooks \
-	reach elastic
+	reach elastic rdonly
 DT_PROG := $(filter $(DT_PROG),$(patsubst $(DT)/test_%.c,%,$(wildcard $(DT)/test_*.c)))
 DT_BIN := $(DT_PROG:%=$(O)/$(DT)/test_%)
 
@@ -56,5 +56,5 @@ suite-vm-door: $(DT_BIN) $(B)/kvmm.ko
 		--file $(O)/selftests/fakecuda/libcuda-fake.so.1 \
 		$(foreach t,$(filter-out plan filter reach,$(DT_PROG)), \
 			--test $(O)/$(DT)/test_$t) \
-		$(foreach t,move cancel, --label cuda_$t \
+		$(foreach t,move cancel rdonly, --label cuda_$t \
 			--cmd 'KVMM_TEST_DEVICE=cuda test_$t')

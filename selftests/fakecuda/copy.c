@@ -54,12 +54,14 @@ static cu_result_t submit_one(struct fake_ctx *ctx, cu_stream_t stream,
  * reach it, pageable memory.  (The real driver stages pageable memory, and
  * quietly becomes synchronous: the shim must never ask for that.)
  */
-static cu_result_t host_side(const void *addr, size_t bytes,
+static cu_result_t host_side(const void *addr, size_t bytes, bool write,
 			     struct fake_range **range, char **data)
 {
 	enum fake_place place =
 		fake_resolve((uintptr_t)addr, bytes, true, range, data);
 
+	if (write && *range && (*range)->rdonly)
+		return CU_ERROR_INVALID_VALUE;
 	if (place == PLACE_HOST || (place == PLACE_PAGEABLE && fake.pageable))
 		return CU_SUCCESS;
 	return CU_ERROR_INVALID_VALUE;
@@ -76,7 +78,7 @@ cu_result_t cuMemcpyHtoDAsync_v2(cu_deviceptr_t dst, const void *src,
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuMemcpyHtoDAsync", &ctx);
 	if (!res)
-		res = host_side(src, bytes, &p.src_range, &data);
+		res = host_side(src, bytes, false, &p.src_range, &data);
 	if (!res) {
 		p.src = data;
 		if (fake_resolve(dst, bytes, false, &p.dst_range, &p.dst) !=
@@ -100,7 +102,7 @@ cu_result_t cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr_t src, size_t bytes,
 	pthread_mutex_lock(&fake.lock);
 	res = fake_enter("cuMemcpyDtoHAsync", &ctx);
 	if (!res)
-		res = host_side(dst, bytes, &p.dst_range, &p.dst);
+		res = host_side(dst, bytes, true, &p.dst_range, &p.dst);
 	if (!res && fake_resolve(src, bytes, false, &p.src_range, &data) !=
 			    PLACE_DEVICE)
 		res = CU_ERROR_INVALID_VALUE;
@@ -112,11 +114,13 @@ cu_result_t cuMemcpyDtoHAsync_v2(void *dst, cu_deviceptr_t src, size_t bytes,
 	return res;
 }
 
-bool fake_device_side(cu_deviceptr_t ptr, size_t bytes,
+bool fake_device_side(cu_deviceptr_t ptr, size_t bytes, bool write,
 		      struct fake_range **range, char **data)
 {
 	enum fake_place place = fake_resolve(ptr, bytes, false, range, data);
 
+	if (write && *range && (*range)->rdonly)
+		return false;
 	return place == PLACE_DEVICE || place == PLACE_MAPPED ||
 	       (place == PLACE_PAGEABLE && fake.pageable);
 }
@@ -176,9 +180,10 @@ static cu_result_t batch(cu_deviceptr_t *dsts, cu_deviceptr_t *srcs,
 		char *data;
 
 		if (!sizes[i] ||
-		    !fake_device_side(dsts[i], sizes[i], &p.dst_range,
+		    !fake_device_side(dsts[i], sizes[i], true, &p.dst_range,
 				      &p.dst) ||
-		    !fake_device_side(srcs[i], sizes[i], &p.src_range, &data)) {
+		    !fake_device_side(srcs[i], sizes[i], false, &p.src_range,
+				      &data)) {
 			*bad = i;
 			res = CU_ERROR_INVALID_VALUE;
 			break;

@@ -168,6 +168,9 @@ cu_result_t cuDeviceGetAttribute(int *value, unsigned int attr,
 	case CU_ATTR_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
 		*value = fake.same_pointer;
 		break;
+	case CU_ATTR_READ_ONLY_HOST_REGISTER_SUPPORTED:
+		*value = fake.reg_rdonly;
+		break;
 	default:
 		res = CU_ERROR_INVALID_VALUE;
 	}

@@ -73,6 +73,7 @@ static void read_env(void)
 	fake.version = env_long("FAKECUDA_VERSION", 13000);
 	fake.same_pointer = env_long("FAKECUDA_SAME_POINTER", 0);
 	fake.busy = env_long("FAKECUDA_BUSY", 0);
+	fake.reg_rdonly = env_long("FAKECUDA_RDONLY", 1);
 	fake.max_register = env_long("FAKECUDA_MAX_REGISTER", 1L << 30);
 	fake.memory = env_long("FAKECUDA_MEMORY", 256L << 20);
 	fake.pageable = 0;

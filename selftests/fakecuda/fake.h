@@ -57,6 +57,7 @@ struct fake_range {
 	size_t bytes;
 	unsigned int inflight;
 	unsigned int running;
+	bool rdonly;		/* the device may only read it */
 };
 
 struct fake_record {
@@ -141,6 +142,7 @@ struct fake_state {
 	bool same_pointer;
 	int pageable;		/* 0: no, 1: HMM, 2: ATS */
 	bool busy;
+	bool reg_rdonly;	/* can register memory for reading only */
 	size_t max_register;
 	size_t memory;
 	/* whose operation gets a bit wrong; 0: each */
@@ -202,8 +204,8 @@ enum fake_place {
 enum fake_place fake_resolve(cu_deviceptr_t ptr, size_t bytes, bool as_host,
 			     struct fake_range **range, char **data);
 
-/* An address as a kernel or a batch may use it. */
-bool fake_device_side(cu_deviceptr_t ptr, size_t bytes,
+/* An address as a kernel or a batch may read or write it. */
+bool fake_device_side(cu_deviceptr_t ptr, size_t bytes, bool write,
 		      struct fake_range **range, char **data);
 
 /* kernels.c: what the launch does, into @op; or an error, at once or later */

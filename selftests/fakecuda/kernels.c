@@ -59,8 +59,10 @@ static cu_result_t run_block(struct fake_op *op,
 
 		if (src % unit || dst % unit || d->bytes % unit)
 			return 716; /* CUDA_ERROR_MISALIGNED_ADDRESS */
-		if (!fake_device_side(dst, d->bytes, &p.dst_range, &p.dst) ||
-		    !fake_device_side(src, d->bytes, &p.src_range, &data))
+		if (!fake_device_side(dst, d->bytes, true, &p.dst_range,
+				      &p.dst) ||
+		    !fake_device_side(src, d->bytes, false, &p.src_range,
+				      &data))
 			return CU_ERROR_ILLEGAL_ADDRESS;
 		p.src = data;
 		fake_op_add(op, &p);
@@ -120,10 +122,10 @@ static cu_result_t launch_read(const struct fake_launch *l, struct fake_op *op)
 
 		if ((base | out | bytes) % 8 || bytes % 16)
 			op->fault = 716; /* CUDA_ERROR_MISALIGNED_ADDRESS */
-		else if (!fake_device_side(out + 8 * f, 8, &p.dst_range,
+		else if (!fake_device_side(out + 8 * f, 8, true, &p.dst_range,
 					   &p.dst) ||
 			 !fake_device_side(base + (uint64_t)f * bytes, bytes,
-					   &r, &data))
+					   false, &r, &data))
 			op->fault = CU_ERROR_ILLEGAL_ADDRESS;
 		if (op->fault)
 			break;
@@ -164,9 +166,9 @@ static cu_result_t launch_product(const struct fake_launch *l,
 		struct fake_piece p = {.bytes = bytes};
 		char *data;
 
-		if (!fake_device_side(*(uint64_t *)l->params[i], bytes,
+		if (!fake_device_side(*(uint64_t *)l->params[i], bytes, false,
 				      &p.src_range, &data) ||
-		    !fake_device_side(*(uint64_t *)l->params[2], bytes,
+		    !fake_device_side(*(uint64_t *)l->params[2], bytes, true,
 				      &p.dst_range, &p.dst))
 			op->fault = CU_ERROR_ILLEGAL_ADDRESS;
 		p.src = data;

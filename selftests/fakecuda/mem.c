@@ -7,6 +7,7 @@
 #include "fake.h"
 #include "fakecuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -193,6 +194,27 @@ static bool is_mapped(void *addr, size_t bytes)
 	return !r;
 }
 
+/* Pinned for a device that may write, each page has to be writable here. */
+static bool is_writable(void *addr, size_t bytes)
+{
+	uintptr_t at = (uintptr_t)addr, end = at + bytes, from, to;
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512], mode[8];
+
+	if (!maps)
+		abort();
+	while (at < end && fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx %7s", &from, &to, mode) != 3 ||
+		    to <= at)
+			continue;
+		if (from > at || mode[1] != 'w')
+			break;
+		at = to;
+	}
+	fclose(maps);
+	return at >= end;
+}
+
 static cu_result_t check_register(void *addr, size_t bytes, unsigned int flags)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -200,13 +222,19 @@ static cu_result_t check_register(void *addr, size_t bytes, unsigned int flags)
 
 	if (!addr || !bytes || (uintptr_t)addr % page || bytes % page)
 		return CU_ERROR_INVALID_VALUE;
-	if (flags & ~(CU_HOSTREG_PORTABLE | CU_HOSTREG_DEVICEMAP))
+	if (flags & ~(CU_HOSTREG_PORTABLE | CU_HOSTREG_DEVICEMAP |
+		      CU_HOSTREG_RDONLY))
 		return CU_ERROR_INVALID_VALUE;
+	if (flags & CU_HOSTREG_RDONLY && !fake.reg_rdonly)
+		return CU_ERROR_NOT_SUPPORTED;
 	if (bytes > fake.max_register)
 		return CU_ERROR_OUT_OF_MEMORY;
 	if (in_ranges(FAKE_REG, (uintptr_t)addr, bytes, true, &how))
 		return CU_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	if (!is_mapped(addr, bytes))
+		return CU_ERROR_INVALID_VALUE;
+	if (!(flags & CU_HOSTREG_RDONLY) && fake.pageable != 2 &&
+	    !is_writable(addr, bytes))
 		return CU_ERROR_INVALID_VALUE;
 	return CU_SUCCESS;
 }
@@ -222,7 +250,8 @@ cu_result_t cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int flags)
 	res = fake_enter("cuMemHostRegister", &ctx);
 	if (!res)
 		res = check_register(addr, bytes, flags);
-	if (!res && flags != (CU_HOSTREG_PORTABLE | CU_HOSTREG_DEVICEMAP))
+	if (!res && (flags & ~CU_HOSTREG_RDONLY) !=
+			    (CU_HOSTREG_PORTABLE | CU_HOSTREG_DEVICEMAP))
 		fake_violation("registration with flags %u: not mapped or not portable",
 			       flags);
 	if (!res) {
@@ -233,6 +262,8 @@ cu_result_t cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int flags)
 		r->base = (uintptr_t)base;
 		r->data = addr;
 		r->bytes = bytes;
+		r->rdonly = flags & CU_HOSTREG_RDONLY ||
+			    !is_writable(addr, bytes);
 	}
 	pthread_mutex_unlock(&fake.lock);
 	return res;

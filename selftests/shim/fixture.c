@@ -103,7 +103,7 @@ void fx_fake(const char *const *env)
 {
 	static const char *const names[] = {
 		"SEED", "DELAY_US", "DEVICES", "VERSION", "SAME_POINTER",
-		"PAGEABLE", "BUSY", "MAX_REGISTER", "MEMORY", "MISSING",
+		"PAGEABLE", "RDONLY", "BUSY", "MAX_REGISTER", "MEMORY", "MISSING",
 		"FAIL", NULL,
 	};
 	char name[64];

@@ -5,6 +5,7 @@
  */
 #include "fixture.h"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 static int try_open(struct kvmm_gpu **gpu, const struct kvmm_gpu_opts *opts,
@@ -399,6 +400,41 @@ static void test_calibration(void **state)
 		"compiling the copy kernel");
 }
 
+static void rdonly_device(const char *const *env, bool can, const char *why)
+{
+	struct kvmm_gpu_opts o = {
+		.backend = KVMM_GPU_CUDA,
+		.flags = KVMM_GPU_NO_CALIBRATION,
+		.libcuda = fake.path,
+	};
+	struct kvmm_gpu_info info;
+	struct kvmm_gpu *gpu;
+	char *p = fx_map(MiB), text[256];
+
+	fx_fake(env);
+	try_open(&gpu, &o, 0, NULL);
+	kvmm_gpu_info(gpu, &info);
+	assert_int_equal(info.reg_rdonly, can);
+	assert_int_equal(mprotect(p, MiB, PROT_READ), 0);
+	assert_int_equal(kvmm_gpu_register_rdonly(gpu, p, MiB),
+			 can ? 0 : -EOPNOTSUPP);
+	kvmm_gpu_error(gpu, text, sizeof(text));
+	assert_non_null(strstr(text, why));
+	assert_int_equal(kvmm_gpu_close(gpu), 0);
+	fx_unmap(p, MiB);
+}
+
+/* Can the device register memory that is mapped for reading only. */
+static void test_rdonly(void **state)
+{
+	(void)state;
+	rdonly_device(NULL, true, "");
+	rdonly_device(ENV("RDONLY=0"), false,
+		      "can't register memory that is mapped for reading only");
+	rdonly_device(ENV("RDONLY=0", "PAGEABLE=hmm"), false, "reading only");
+	rdonly_device(ENV("RDONLY=0", "PAGEABLE=ats"), true, "");
+}
+
 int open_tests(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -416,6 +452,7 @@ int open_tests(void)
 		cmocka_unit_test(test_oldest_driver),
 		cmocka_unit_test(test_numa),
 		cmocka_unit_test(test_pageable),
+		cmocka_unit_test(test_rdonly),
 		cmocka_unit_test(test_calibration),
 	};
 

@@ -3,6 +3,7 @@
 #include "fixture.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 static const struct fx_config host = {
 	.name = "host",
@@ -234,6 +235,45 @@ static void test_bad_copies(void **state)
 	fx_unmap(p, 2 * MiB);
 }
 
+/* Memory that may only be read goes to the device, and nothing comes back. */
+static void test_rdonly(void **state)
+{
+	struct fx *fx = *state;
+	char *p = fx_map(2 * MiB), back[4096];
+	uint64_t dev = fx_dev_alloc(fx, MiB), ptr;
+	struct kvmm_gpu_run run = {dev, 8192, 4096, 8};
+	struct kvmm_gpu_copy copy = {p + MiB / 2, &run, 1};
+	struct kvmm_gpu_info info;
+	struct kvmm_gpu_stream *s;
+	int i;
+
+	kvmm_gpu_info(fx->gpu, &info);
+	assert_true(info.reg_rdonly);
+	fx_fill(p, 2 * MiB);
+	assert_int_equal(mprotect(p, 2 * MiB, PROT_READ), 0);
+	if (fx->cfg == &cuda)
+		assert_error(fx->gpu, kvmm_gpu_register(fx->gpu, p, 2 * MiB),
+			     -EINVAL, "cuMemHostRegister");
+	fx_ok(fx->gpu, kvmm_gpu_register_rdonly(fx->gpu, p, 2 * MiB),
+	      "register for reading");
+	assert_error(fx->gpu, kvmm_gpu_register_rdonly(fx->gpu, p, MiB),
+		     -EEXIST, "registered already");
+	fx_ok(fx->gpu, kvmm_gpu_dev_ptr(fx->gpu, p, MiB, &ptr), "dev_ptr");
+	fx_ok(fx->gpu, kvmm_gpu_stream_create(fx->gpu, &s), "stream");
+	fx_ok(fx->gpu, kvmm_gpu_copy(s, KVMM_GPU_IN, &copy, 1), "in");
+	assert_error(fx->gpu, kvmm_gpu_copy(s, KVMM_GPU_OUT, &copy, 1),
+		     -EACCES, "registered for reading only");
+	fx_ok(fx->gpu, kvmm_gpu_stream_sync(s), "sync");
+	for (i = 0; i < 8; i++) {
+		fx_peek(fx, back, dev + i * 8192, 4096);
+		assert_memory_equal(back, p + MiB / 2 + i * 4096, 4096);
+	}
+	kvmm_gpu_stream_destroy(s);
+	fx_ok(fx->gpu, kvmm_gpu_unregister(fx->gpu, p, 2 * MiB), "unregister");
+	fx_dev_free(fx, dev);
+	fx_unmap(p, 2 * MiB);
+}
+
 #define THREADS 4
 #define FRAME (64UL << 10)
 
@@ -311,6 +351,7 @@ int ops_tests(void)
 		TEST(host, test_events),     TEST(cuda, test_events),
 		TEST(host, test_wrap),	     TEST(cuda, test_wrap),
 		TEST(host, test_bad_copies), TEST(cuda, test_bad_copies),
+		TEST(host, test_rdonly),     TEST(cuda, test_rdonly),
 		TEST(host, test_threads),    TEST(cuda, test_threads),
 	};
 

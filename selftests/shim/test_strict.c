@@ -6,6 +6,7 @@
 #include "fixture.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
 static cu_context_t ctx;
 static char *mem;
@@ -192,6 +193,72 @@ static void test_copies(void **state)
 	end(1);
 }
 
+#define RDONLY (3 | CU_HOSTREG_RDONLY)
+
+/* Memory that the CPU may only read, and memory that the device may. */
+static void test_rdonly(void **state)
+{
+	struct cu_copy_args args = {.nr = 1};
+	cu_deviceptr_t dev, reg;
+	cu_module_t m;
+	cu_function_t fn;
+	cu_stream_t s;
+
+	(void)state;
+	begin(NULL);
+	assert_int_equal(fake.api.mem_alloc(&dev, MiB), 0);
+	assert_int_equal(fake.api.stream_create(&s, 1), 0);
+	/* one page of it is enough to be refused without the flag */
+	assert_int_equal(mprotect(mem + MiB / 2, 4096, PROT_READ), 0);
+	assert_int_equal(fake.api.host_register(mem, MiB, 3),
+			 CU_ERROR_INVALID_VALUE);
+	assert_int_equal(fake.api.host_register(mem, MiB / 2, 3), 0);
+	assert_int_equal(fake.api.host_unregister(mem), 0);
+	assert_int_equal(fake.api.host_register(mem, MiB, RDONLY), 0);
+	assert_int_equal(fake.api.host_dev_ptr(&reg, mem, 0), 0);
+	assert_int_equal(fake.api.copy_in(dev, mem, 4096, s), 0);
+	assert_int_equal(batch_one(dev, reg, 4096, 1, s), 0);
+	assert_int_equal(fake.api.copy_out(mem, dev, 4096, s),
+			 CU_ERROR_INVALID_VALUE);
+	assert_int_equal(batch_one(reg, dev, 4096, 1, s),
+			 CU_ERROR_INVALID_VALUE);
+	/* a kernel that writes there faults */
+	assert_int_equal(fake.api.module_load(&m, ".version 7.0\n.target sm_70\n"
+					      ".visible .entry kvmm_copy_16(\n",
+					      0, NULL, NULL), 0);
+	assert_int_equal(fake.api.module_function(&fn, m, "kvmm_copy_16"), 0);
+	args.desc[0] = (struct cu_copy_desc){reg, dev, 0, 0, 16, 1};
+	assert_int_equal(fake.api.launch(fn, 1, 1, 1, 256, 1, 1, 0, s,
+					 (void *[]){&args}, NULL), 0);
+	assert_int_equal(fake.api.stream_sync(s), 0);
+	args.desc[0] = (struct cu_copy_desc){dev, reg, 0, 0, 16, 1};
+	assert_int_equal(fake.api.launch(fn, 1, 1, 1, 256, 1, 1, 0, s,
+					 (void *[]){&args}, NULL), 0);
+	assert_int_equal(fake.api.stream_sync(s), CU_ERROR_ILLEGAL_ADDRESS);
+	fake.api.host_unregister(mem);
+	fake.api.module_unload(m);
+	fake.api.mem_free(dev);
+	fake.api.stream_destroy(s);
+	end(1);
+
+	/* a device that can't, and one that asks the CPU's page tables */
+	begin((const char *const[]){"RDONLY=0", NULL});
+	assert_int_equal(fake.api.host_register(mem, MiB, RDONLY),
+			 CU_ERROR_NOT_SUPPORTED);
+	end(0);
+	begin((const char *const[]){"RDONLY=0", "PAGEABLE=ats", NULL});
+	assert_int_equal(mprotect(mem, MiB, PROT_READ), 0);
+	assert_int_equal(fake.api.mem_alloc(&dev, MiB), 0);
+	assert_int_equal(fake.api.host_register(mem, MiB, 3), 0);
+	assert_int_equal(fake.api.copy_in(dev, mem, 4096, NULL), 0);
+	assert_int_equal(fake.api.copy_out(mem, dev, 4096, NULL),
+			 CU_ERROR_INVALID_VALUE);
+	assert_int_equal(fake.api.stream_sync(NULL), 0);
+	assert_int_equal(fake.api.host_unregister(mem), 0);
+	assert_int_equal(fake.api.mem_free(dev), 0);
+	end(0);
+}
+
 /* Memory that goes away under a copy: reported, and the context is lost. */
 static void test_freed_in_use(void **state)
 {
@@ -280,6 +347,7 @@ int strict_tests(void)
 		cmocka_unit_test(test_registration),
 		cmocka_unit_test(test_device_memory),
 		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_rdonly),
 		cmocka_unit_test(test_freed_in_use),
 		cmocka_unit_test(test_kernel),
 	};
