@@ -113,6 +113,12 @@ style:
 suite-style:
 	@selftests/tap.sh $(B)/results style selftests/style.sh $(B)
 
+# what counts the others
+SUITES += tap
+.PHONY: suite-tap
+suite-tap:
+	@selftests/tap.sh $(B)/results tap selftests/tap_test.sh
+
 clean:
 	rm -rf $(B)
 

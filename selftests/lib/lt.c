@@ -92,8 +92,9 @@ static void skipped(void **state)
 }
 
 /*
- * cmocka's own skip() reads as a failure in TAP: a test that can't run is one
- * that passes, and whose name says that it was skipped.
+ * A test that can't run is one that passes, and whose name says why it was
+ * skipped: cmocka's own skip(), for what only the test itself can see, gives no
+ * reason.
  */
 int lt_run(const char *group, const struct lt_test *tests, size_t n)
 {
