@@ -201,11 +201,6 @@ int kvmm_engine_open(struct kvmm_pool *pool,
 		     const struct kvmm_engine_opts *opts,
 		     struct kvmm_engine **out)
 {
-	static const enum kvmm_gpu_backend backend[] = {
-		[KVMM_DEVICE_AUTO] = KVMM_GPU_AUTO,
-		[KVMM_DEVICE_CUDA] = KVMM_GPU_CUDA,
-		[KVMM_DEVICE_HOST] = KVMM_GPU_HOST,
-	};
 	struct kvmm_gpu_opts gpu = { 0 };
 	struct kvmm_engine_opts o;
 	int err;
@@ -213,15 +208,10 @@ int kvmm_engine_open(struct kvmm_pool *pool,
 	if (!opts)
 		return kvmm_ret(-EINVAL);
 	err = kvmm_copy_opts(&o, sizeof(o), opts, sizeof(o));
-	if (!err && o.device > KVMM_DEVICE_HOST)
-		err = -EINVAL;
+	if (!err)
+		err = eng_gpu_opts(&o, &gpu);
 	if (err)
 		return kvmm_ret(err);
-	gpu.backend = backend[o.device];
-	gpu.flags = o.flags & KVMM_ENGINE_BY_INDEX ? KVMM_GPU_BY_INDEX : 0;
-	gpu.index = o.index;
-	gpu.pci = o.pci;
-	gpu.libcuda = o.libcuda;
 	return eng_open_on(pool, opts, &gpu, out);
 }
 

@@ -267,6 +267,13 @@ int eng_thread(pthread_t *thread, void *(*fn)(void *), void *arg);
 int eng_open_on(struct kvmm_pool *pool, const struct kvmm_engine_opts *opts,
 		const struct kvmm_gpu_opts *gpu_opts,
 		struct kvmm_engine **out);
+/* device.c */
+
+/** eng_gpu_opts() - which device; 0 or -EINVAL */
+int eng_gpu_opts(const struct kvmm_engine_opts *o, struct kvmm_gpu_opts *gpu);
+/** eng_node_on() - see kvmm_device_node() */
+int eng_node_on(struct kvmm *kv, const struct kvmm_gpu_opts *opts);
+
 /* reach.c */
 #define EVERY_CHUNK	UINT64_MAX
 int reach_init(struct kvmm_engine *eng, bool lazy);

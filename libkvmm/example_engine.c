@@ -197,6 +197,22 @@ static void serve(struct kvmm_engine *engine, const struct kvmm_keyer *keyer,
 	kvmm_job_end(engine, job);
 }
 
+/* Memory on the device's NUMA node, where there is such a thing. */
+static void near_device(struct kvmm *kv, struct kvmm_pool_opts *po)
+{
+	struct kvmm_engine_opts device = {
+		.size = sizeof(device),
+		.device = KVMM_DEVICE_HOST,	/* as in open_engine() */
+	};
+	int node = kvmm_device_node(kv, &device);
+
+	/* the user backend leaves it to numactl(8) */
+	if (node < 0 || node > 63 || strcmp(kvmm_backend_name(kv), "kernel"))
+		return;
+	po->nodes = 1ULL << node;
+	po->flags |= KVMM_POOL_NODES_PREFER;	/* elsewhere when it is full */
+}
+
 int main(int argc, char **argv)
 {
 	struct kvmm_pool_opts po = {
@@ -223,7 +239,10 @@ int main(int argc, char **argv)
 	struct kvmm *kv;
 	unsigned int i;
 
-	if (kvmm_open(&kv, NULL) || kvmm_pool_create(kv, &po, &pool))
+	if (kvmm_open(&kv, NULL))
+		die("kvmm_open");
+	near_device(kv, &po);
+	if (kvmm_pool_create(kv, &po, &pool))
 		die("kvmm_pool_create");
 	if (kvmm_swap_attach(pool, &so) < 0)
 		die("kvmm_swap_attach");

@@ -127,7 +127,7 @@ int kvmm_info(struct kvmm *kv, struct kvmm_info *info);
  *	-EOPNOTSUPP where this is not 0
  * @chunk_frames: frames of a chunk, the unit of kvmm_lease(); 0: default
  * @nodes: bit N: NUMA node N, where the memory is to come from, as near a GPU
- *	(kvmm_gpu_info tells its node); 0: the node of who populates.  The user
+ *	(kvmm_device_node() tells its node); 0: the node of who populates.  The user
  *	backend leaves that to numactl(8): -EOPNOTSUPP where this is not 0
  */
 struct kvmm_pool_opts {

@@ -372,6 +372,18 @@ struct kvmm_engine_opts {
 };
 
 /**
+ * kvmm_device_node() - the NUMA node that a device is on
+ * @kv: an open kvmm; what goes wrong is said to its log
+ * @opts: which device, as for kvmm_engine_open(); the rest is not looked at.
+ *	NULL: all defaults
+ *
+ * For the pool that its engine will use: kvmm_pool_opts.nodes = 1ULL << node.
+ * Return: the node; -ENODATA: it is not known, as of host memory, or there is
+ * one only; or why there is no device, as kvmm_engine_open().
+ */
+int kvmm_device_node(struct kvmm *kv, const struct kvmm_engine_opts *opts);
+
+/**
  * kvmm_engine_open() - join a pool and a device
  * @pool: stays the caller's, and open until the engine is closed
  * @opts: how

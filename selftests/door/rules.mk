@@ -8,7 +8,7 @@
 
 DT := selftests/door
 DT_PROG := layout move fence cancel fail many parts plan filter hooks \
-	reach elastic rdonly
+	reach elastic rdonly near
 DT_PROG := $(filter $(DT_PROG),$(patsubst $(DT)/test_%.c,%,$(wildcard $(DT)/test_*.c)))
 DT_BIN := $(DT_PROG:%=$(O)/$(DT)/test_%)
 
@@ -45,6 +45,18 @@ suite-door-tsan: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
 suite-door-tsan:
 	$(call DT_SUITE,tsan,-tsan)
 
+# The node of the device, on a machine of two.
+SUITES += vm-near
+.PHONY: suite-vm-near
+suite-vm-near: $(DT_BIN) $(B)/kvmm.ko
+	@selftests/tap.sh $(B)/results vm-near $(VM_RUN) --name near \
+		--numa 2 --mem 1G --disk 0 --module $(B)/kvmm.ko --rmmod \
+		--env KVMM_TEST_DIR=/tmp --env KVMM_TEST_BACKEND=kernel \
+		--env KVMM_TEST_DEVICE=cuda \
+		--env KVMM_TEST_LIBCUDA=/t/libcuda-fake.so.1 \
+		--file $(O)/selftests/fakecuda/libcuda-fake.so.1 \
+		--test $(O)/$(DT)/test_near
+
 # On the kernel's backend, with processes of their own.
 SUITES += vm-door
 .PHONY: suite-vm-door
@@ -54,7 +66,7 @@ suite-vm-door: $(DT_BIN) $(B)/kvmm.ko
 		--env KVMM_TEST_DIR=/mnt/disk --env KVMM_TEST_BACKEND=kernel \
 		--env KVMM_TEST_LIBCUDA=/t/libcuda-fake.so.1 \
 		--file $(O)/selftests/fakecuda/libcuda-fake.so.1 \
-		$(foreach t,$(filter-out plan filter reach,$(DT_PROG)), \
+		$(foreach t,$(filter-out plan filter reach near,$(DT_PROG)), \
 			--test $(O)/$(DT)/test_$t) \
 		$(foreach t,move cancel rdonly, --label cuda_$t \
 			--cmd 'KVMM_TEST_DEVICE=cuda test_$t')
