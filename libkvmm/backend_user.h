@@ -266,6 +266,8 @@ struct io_engine {
  * struct user_area - an attached swap area
  * @up: its pool
  * @fd: open with O_DIRECT, holding the claim
+ * @shared: @fd is another name of the caller's open file
+ * @claimed: where it is, that open file is this area's alone
  * @offset: where in the file it starts
  * @nr_slots: slots in use
  * @align: of lengths on the medium, bytes
@@ -284,6 +286,8 @@ struct io_engine {
 struct user_area {
 	struct user_pool *up;
 	int fd;
+	bool shared;
+	bool claimed;
 	uint64_t offset;
 	uint32_t nr_slots;
 	uint32_t align;

@@ -23,13 +23,37 @@
 /* At least this, so that no file system block is written in part. */
 #define MIN_ALIGN	4096U
 
-/* An open file of our own, with O_DIRECT, on what @fd is. */
-static int reopen(int fd)
+/*
+ * Of a descriptor that is another name of the caller's open file, a claim by
+ * flock() is the caller's too: a second pool that is given the same open file
+ * would have it as well.  A lock on the open file shows up where this process
+ * asks as itself; it is as wide as the file, and in nobody's way otherwise.
+ */
+static int claim_open_file(int own)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(own, F_GETLK, &lock))
+		return -errno;
+	if (lock.l_type != F_UNLCK)
+		return -EBUSY;
+	lock = (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	if (!fcntl(own, F_OFD_SETLK, &lock))
+		return 0;
+	return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
+}
+
+/*
+ * An open file of our own, with O_DIRECT, on what @fd is.  *@shared: it is the
+ * caller's open file.
+ */
+static int reopen(int fd, bool *shared)
 {
 	int flags = fcntl(fd, F_GETFL), own;
 	struct stat st;
 	char path[32];
 
+	*shared = false;
 	if (flags < 0 || flags & O_PATH || (flags & O_ACCMODE) != O_RDWR)
 		return -EBADF;
 	if (fstat(fd, &st))
@@ -54,6 +78,7 @@ static int reopen(int fd)
 		close(own);
 		return -EOPNOTSUPP;
 	}
+	*shared = true;
 	return own;
 }
 
@@ -175,11 +200,43 @@ static int start_engine(struct user_area *a)
 	return a->engine->init(a);
 }
 
+/* The whole file is this pool's; what was claimed goes with @shared. */
+static int claim(struct user_area *a)
+{
+	int err;
+
+	if (flock(a->fd, LOCK_EX | LOCK_NB))
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	/* Of two pools that come at once, one is told so. */
+	err = 0;
+	if (a->shared) {
+		struct user_backend *ub = user_backend(a->up->kv);
+
+		pthread_mutex_lock(&ub->lock);
+		err = claim_open_file(a->fd);
+		pthread_mutex_unlock(&ub->lock);
+		a->claimed = !err;
+	}
+	return err;
+}
+
+/* The ring lets go of the file later, so the claim is ended by hand. */
+static void unclaim(struct user_area *a)
+{
+	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	/* Where the open file is another pool's, so is the flock() on it. */
+	if (a->shared && !a->claimed)
+		return;
+	if (a->shared)
+		fcntl(a->fd, F_OFD_SETLK, &lock);
+	flock(a->fd, LOCK_UN);
+}
+
 static void area_free(struct user_area *a)
 {
 	a->engine->exit(a);
-	/* The ring lets go of the file later, so the claim is ended by hand. */
-	flock(a->fd, LOCK_UN);
+	unclaim(a);
 	close(a->fd);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -202,7 +259,7 @@ static int area_new(struct user_pool *up, struct kvmm_swap_attach *arg,
 	a->checksums = !(arg->flags & KVMM_SWAP_NO_CHECKSUM);
 	a->timeout_us = 1000ULL * (arg->timeout_ms ? arg->timeout_ms
 						   : IO_TIMEOUT_MS);
-	a->fd = reopen(arg->fd);
+	a->fd = reopen(arg->fd, &a->shared);
 	err = a->fd < 0 ? a->fd : 0;
 	if (err)
 		goto fail;
@@ -211,13 +268,14 @@ static int area_new(struct user_pool *up, struct kvmm_swap_attach *arg,
 		err = -EOPNOTSUPP;
 	if (!err)
 		err = count_slots(up, bytes, arg);
-	if (!err && flock(a->fd, LOCK_EX | LOCK_NB))
-		err = errno == EWOULDBLOCK ? -EBUSY : -errno;
 	if (!err)
-		err = try_slot(a->fd, a->offset, (size_t)1 << up->block_shift,
-			       &a->align, load_us);
+		err = claim(a);
 	if (err)
 		goto fail_fd;
+	err = try_slot(a->fd, a->offset, (size_t)1 << up->block_shift,
+		       &a->align, load_us);
+	if (err)
+		goto fail_claim;
 	a->nr_slots = arg->nr_slots;
 	pthread_mutex_init(&a->lock, NULL);
 	for (i = 0; i < USER_DEPTH; i++)
@@ -230,6 +288,8 @@ static int area_new(struct user_pool *up, struct kvmm_swap_attach *arg,
 
 fail_lock:
 	pthread_mutex_destroy(&a->lock);
+fail_claim:
+	unclaim(a);
 fail_fd:
 	close(a->fd);
 fail:

@@ -16,7 +16,7 @@ LT_BIN := $(LT_PROG:%=$(O)/$(LT)/test_%)
 
 $(LT_BIN): $(O)/$(LT)/test_%: $(O)/$(LT)/test_%.o $(O)/$(LT)/lt.o $(LIBKVMM_A)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LIBKVMM_LIBS) $(LT_LIBS) -lcmocka -o $@
-$(O)/$(LT)/test_system: LT_LIBS := $(patsubst %,-Wl$(comma)--wrap=%,madvise \
+$(O)/$(LT)/test_system: LT_LIBS := $(patsubst %,-Wl$(comma)--wrap=%,madvise open \
 	io_uring_queue_init io_uring_register_buffers_sparse io_uring_submit \
 	io_uring_peek_batch_cqe)
 $(O)/$(LT)/test_late: LT_LIBS := $(patsubst %,-Wl$(comma)--wrap=%,pread pwrite \

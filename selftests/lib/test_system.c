@@ -6,10 +6,12 @@
  */
 #include "lt.h"
 
+#include <fcntl.h>
 #include <liburing.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define NAME	"lt-system"
 #define N	200
@@ -20,6 +22,8 @@
 
 int __real_madvise(void *at, size_t bytes, int advice);
 int __wrap_madvise(void *at, size_t bytes, int advice);
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
 int __real_io_uring_queue_init(unsigned int entries, struct io_uring *ring,
 			       unsigned int flags);
 int __wrap_io_uring_queue_init(unsigned int entries, struct io_uring *ring,
@@ -44,6 +48,8 @@ static struct {
 	bool interrupt;		/* every second call that brings memory in */
 	unsigned int calls;
 	int populates;		/* the one that finds no memory; 0: none */
+	bool no_proc;		/* /proc is not mounted */
+	bool no_tmpfile;	/* no files without a name */
 	bool no_coop;
 	int big_ring;		/* error of a ring of more than 8 entries */
 	bool no_table;
@@ -76,6 +82,26 @@ int __wrap_madvise(void *at, size_t bytes, int advice)
 		return -1;
 	}
 	return __real_madvise(at, bytes, advice);
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list ap;
+
+	if (sys.no_proc && !strncmp(path, "/proc/", 6)) {
+		errno = ENOENT;
+		return -1;
+	}
+	if ((flags & O_TMPFILE) == O_TMPFILE && sys.no_tmpfile) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	va_start(ap, flags);
+	if (flags & (O_CREAT | O_TMPFILE))
+		mode = va_arg(ap, mode_t);
+	va_end(ap);
+	return __real_open(path, flags, mode);
 }
 
 int __wrap_io_uring_queue_init(unsigned int entries, struct io_uring *ring,
@@ -171,6 +197,87 @@ static void populate_interrupted(void **state)
 	begin();
 	sys.interrupt = true;
 	swap_works(lt, lt->kv);
+}
+
+/* Only one pool has a file, also where all have the same open file of it. */
+static void one_open_file(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm *other = lt_open(lt, 0);
+	struct kvmm_swap_opts o = { .size = sizeof(o) };
+	struct kvmm_pool_opts po = {
+		.size = sizeof(po),
+		.name = "lt-third",
+		.block_size = LT_BLOCK,
+		.nr_frames = 4,
+		.nr_slots = 8,
+	};
+	struct kvmm_pool *a = lt_pool(lt, NAME, 4, 8, 0), *b, *c;
+	const char *path = lt_path(lt);
+	struct kvmm_block_ref refs[4];
+	unsigned int i;
+	int fd;
+
+	begin();
+	b = lt_pool(lt, "lt-other", 4, 8, 0);
+	assert_int_equal(kvmm_pool_create(other, &po, &c), 0);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 8 * LT_BLOCK), 0);
+	o.fd = fd;
+	for (i = 0; i < 2; i++) {
+		sys.no_proc = i;
+		assert_int_equal(kvmm_swap_attach(a, &o), 8);
+		lt_store(a, refs, 0, 4, 0);
+		assert_int_equal(kvmm_swap_out(a, refs, 4, KVMM_SWAP_DROP), 4);
+		assert_fails(kvmm_swap_attach(b, &o), EBUSY);
+		assert_fails(kvmm_swap_attach(c, &o), EBUSY);
+		o.fd = dup(fd);
+		assert_fails(kvmm_swap_attach(b, &o), EBUSY);
+		close(o.fd);
+		/* by another open file of it, and not anew */
+		o.path = path;
+		assert_fails(kvmm_swap_attach(c, &o), EBUSY);
+		o.path = NULL;
+		o.fd = fd;
+		/* They have not written to it. */
+		assert_int_equal(kvmm_swap_in(a, refs, 4, KVMM_SWAP_PIN), 4);
+		lt_check(kvmm_addr(a, &refs[3]), 3, LT_BLOCK);
+		kvmm_unpin(a, refs, 4);
+		kvmm_drop(a, refs, 4);
+		assert_int_equal(kvmm_swap_detach(a, KVMM_SWAP_DISCARD), 0);
+		/* It is free now, and again after that. */
+		assert_int_equal(kvmm_swap_attach(c, &o), 8);
+		assert_fails(kvmm_swap_attach(a, &o), EBUSY);
+		assert_int_equal(kvmm_swap_detach(c, 0), 0);
+	}
+	begin();
+	close(fd);
+	unlink(path);
+	kvmm_pool_close(c);
+	kvmm_close(other);
+	lt_end(lt, b, "lt-other");
+	lt_end(lt, a, NAME);
+}
+
+/* An area that is to have no name, on file systems with and without such. */
+static void no_name(void **state)
+{
+	struct lt *lt = *state;
+	struct kvmm_pool *pool;
+	const char *path;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		begin();
+		sys.no_tmpfile = i;
+		pool = lt_pool(lt, NAME, 4, 8, 0);
+		path = lt_path(lt);
+		lt_attach(pool, path, KVMM_SWAP_UNLINK);
+		assert_int_equal(access(path, F_OK), -1);
+		lt_end(lt, pool, NAME);
+	}
+	begin();
 }
 
 static void memory_runs_out(void **state)
@@ -292,6 +399,8 @@ int main(void)
 		LT_TEST_ON(no_huge_pages, LT_USER),
 		LT_TEST_ON(no_madvise_populate, LT_USER),
 		LT_TEST_ON(populate_interrupted, LT_USER),
+		LT_TEST_ON(one_open_file, LT_USER),
+		LT_TEST_ON(no_name, LT_USER),
 		LT_TEST_ON(memory_runs_out, LT_USER),
 		LT_TEST_ON(old_io_uring, LT_USER),
 		LT_TEST_ON(ring_only_for_the_probe, LT_USER),
