@@ -4,7 +4,9 @@
  *
  * A new file is made under another name beside the old one and takes its place
  * when the pool has taken it, so that a failure leaves everything as it was,
- * and an area that another pool still uses is never written to.
+ * and an area that another pool still uses is never written to.  One that is to
+ * have no name has none from the start, where the file system can do that: then
+ * nothing is left of it however the process ends.
  */
 #include "backend.h"
 
@@ -165,6 +167,40 @@ static long attach_path(struct kvmm_pool *pool, const struct kvmm_swap_opts *o)
 	return ret;
 }
 
+/* A file without a name where @path would be; -EOPNOTSUPP: not there. */
+static int open_nameless(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *dir = slash ? strndup(path, (size_t)(slash - path) + 1)
+			  : strdup(".");
+	int fd;
+
+	if (!dir)
+		return -ENOMEM;
+	fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	/* EISDIR: a kernel that has never heard of it */
+	if (fd < 0)
+		fd = errno == EISDIR ? -EOPNOTSUPP : -errno;
+	free(dir);
+	return fd;
+}
+
+/* The new file, under a name of its own, which is empty where it has none. */
+static int open_new(const struct kvmm_swap_opts *o, char *tmp)
+{
+	int fd;
+
+	if (o->flags & KVMM_SWAP_UNLINK) {
+		fd = open_nameless(o->path);
+		if (fd != -EOPNOTSUPP) {
+			*tmp = 0;
+			return fd;
+		}
+	}
+	fd = mkostemp(tmp, O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 /* The pool has the new file, @tmp: it takes its name, or has none. */
 static int settle_name(const struct kvmm_swap_opts *o, const char *tmp)
 {
@@ -172,7 +208,7 @@ static int settle_name(const struct kvmm_swap_opts *o, const char *tmp)
 		return rename(tmp, o->path) ? -errno : 0;
 	if (unlink(o->path) && errno != ENOENT)
 		return -errno;
-	return unlink(tmp) ? -errno : 0;
+	return *tmp && unlink(tmp) ? -errno : 0;
 }
 
 static long attach_new(struct kvmm_pool *pool, struct kvmm_swap_opts *o)
@@ -189,11 +225,10 @@ static long attach_new(struct kvmm_pool *pool, struct kvmm_swap_opts *o)
 		return ret;
 	if (asprintf(&tmp, "%s.XXXXXX", o->path) < 0)
 		return -ENOMEM;
-	fd = mkostemp(tmp, O_CLOEXEC);
+	fd = open_new(o, tmp);
 	if (fd < 0) {
-		ret = -errno;
 		free(tmp);
-		return ret;
+		return fd;
 	}
 	forbid_cow(pool->kv, fd, o->path);
 	ret = reserve(fd, bytes, o->flags);
@@ -215,7 +250,8 @@ static long attach_new(struct kvmm_pool *pool, struct kvmm_swap_opts *o)
 			 ret == -EBUSY ?
 			 "the pool has one already, or the file is one" :
 			 strerror((int)-ret));
-		unlink(tmp);
+		if (*tmp)
+			unlink(tmp);
 	}
 	free(tmp);
 	return ret;

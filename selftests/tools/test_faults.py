@@ -47,18 +47,33 @@ def wait_for(cond, seconds=30):
     return True
 
 
-def full_size(path):
-    return os.path.exists(path) and os.path.getsize(path) >= SLOTS * BLOCK
+def area_of(p):
+    """The swap area of a replay, which has no name, once the pool has it:
+    then there is one descriptor left, with O_DIRECT."""
+    found = []
+    try:
+        for fd in os.listdir(f'/proc/{p.pid}/fd'):
+            path = f'/proc/{p.pid}/fd/{fd}'
+            link = os.readlink(path)
+            if link.endswith(' (deleted)') and not link.startswith('/memfd:'):
+                with open(f'/proc/{p.pid}/fdinfo/{fd}') as f:
+                    flags = int(re.search(r'flags:\s*(\d+)', f.read())[1], 8)
+                found.append((path, flags))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    if len(found) == 1 and found[0][1] & os.O_DIRECT:
+        return found[0][0]
+    return None
 
 
 def disturb(trace, swap, harm, *args):
     """Runs a replay and does harm(process, file, round) until it ends."""
     p = start(trace, '--frames', 100, '--slots', SLOTS, '--swap', swap, *args)
-    if not wait_for(lambda: full_size(swap) or p.poll() is not None):
+    if not wait_for(lambda: area_of(p) or p.poll() is not None):
         p.kill()
     fd = -1
     try:
-        fd = os.open(swap, os.O_WRONLY)
+        fd = os.open(area_of(p) or '/nowhere/area', os.O_WRONLY)
         n = 0
         while p.poll() is None:
             harm(p, fd, n)
@@ -166,7 +181,7 @@ def signals(trace, folder_, swap):
     cycles(trace, 60, 20, 1000)
     for sig in (signal.SIGINT, signal.SIGTERM):
         p = start(trace, '--frames', 100, '--slots', SLOTS, '--swap', swap)
-        wait_for(lambda: full_size(swap))
+        wait_for(lambda: area_of(p))
         time.sleep(0.3)
         p.send_signal(sig)
         out, err = p.communicate(timeout=30)
@@ -175,6 +190,12 @@ def signals(trace, folder_, swap):
            f'{sig.name} ends a replay, and its file goes', p.returncode, out,
            err)
     before = sorted(os.listdir(folder_))
+    p = start(trace, '--frames', 100, '--slots', SLOTS, '--swap', swap)
+    ok(wait_for(lambda: area_of(p)), 'an area is made')
+    p.kill()
+    p.communicate(timeout=30)
+    equal((p.returncode, sorted(os.listdir(folder_))),
+          (-signal.SIGKILL, before), 'SIGKILL leaves no file')
     p = start(trace, '--frames', 100, '--slots', SLOTS,
               env=dict(os.environ, TMPDIR=folder_))
     time.sleep(1)

@@ -114,7 +114,7 @@ def output(path):
         f.write('what was there before')
     r = replay(path, '--swap', swap, '--frames', 1, '--slots', 8)
     ok(found(r) == (6, 1, 1, 0) and not os.path.exists(swap),
-       '--swap: made anew, and removed at the end', r)
+       '--swap: made anew, and nothing is left of it', r)
     r = replay(path, '--swap', swap, '--frames', 1)
     equal((r.json()['slots'], found(r)), (4, (6, 1, 1, 0)),
           '--swap without --slots: four times --frames', r)

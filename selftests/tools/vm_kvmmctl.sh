@@ -199,7 +199,9 @@ begin()
 		--slots 600 --swap "$KVMM_DISK/long.swap" >$out 2>$err &
 	pid=$!
 	i=0
-	until [ -e "$KVMM_DISK/long.swap" ] || [ $i -eq 50 ]; do
+	area=/sys/kernel/kvmm/pools/replay-$pid/nr_slots
+	until [ "$(cat $area 2>/dev/null || echo 0)" -gt 0 ] ||
+		[ $i -eq 50 ]; do
 		sleep 0.2
 		i=$((i + 1))
 	done
@@ -263,9 +265,12 @@ result $? 'pool events: no such type'
 begin
 kill -KILL $pid
 wait $pid
-run 0 pool list && has "^replay-$pid " && run 0 pool destroy "replay-$pid"
-result $? 'SIGKILL leaves a pool that can be destroyed'
-rm -f "$KVMM_DISK/long.swap"
+before=$(df -P "$KVMM_DISK" | awk 'NR == 2 { print $3 }')
+run 0 pool list && has "^replay-$pid " && run 0 pool destroy "replay-$pid" &&
+	[ "$(ls "$KVMM_DISK" | grep -c 'long\.swap')" -eq 0 ] &&
+	[ "$(df -P "$KVMM_DISK" | awk 'NR == 2 { print $3 }')" -le \
+		$((before - 30000)) ]
+result $? 'SIGKILL leaves a pool that can be destroyed, and its file goes too'
 
 run 0 pool destroy one && run 0 pool destroy two --json &&
 	has '"destroyed": "two"'

@@ -2,7 +2,8 @@
 /*
  * Making swap areas.  A file without a name is opened with O_TMPFILE, so that
  * nothing is left behind however the process ends; where a file system can't,
- * its name goes right after it was made.
+ * its name goes right after it was made.  So it is with a file that the user
+ * names and doesn't ask to keep.
  */
 #include "area.h"
 #include "kvmmctl.h"
@@ -151,9 +152,10 @@ int area_attach(struct area *a, struct kvmm_pool *pool)
 	}
 	existed = a->path && !access(a->path, F_OK);
 	if (a->path && !a->device)
-		opts.flags |= KVMM_SWAP_CREATE;
+		opts.flags |= KVMM_SWAP_CREATE |
+			      (a->keep ? 0 : KVMM_SWAP_UNLINK);
 	n = kvmm_swap_attach(pool, &opts);
-	a->created = a->path && !a->device && (n >= 0 || !existed);
+	a->created = a->keep && a->path && !a->device && (n >= 0 || !existed);
 	if (n < 0)
 		return tell(a, (int)-n);
 	if ((unsigned long)n < a->slots)

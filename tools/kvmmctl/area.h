@@ -18,6 +18,8 @@
  * @bytes: size of all slots
  * @no_checksum: data read back isn't checked
  * @io_timeout_ms: deadline of a block's I/O, 0: the default; the caller's
+ * @keep: the file at @path is to stay; else it has no name while it is used;
+ *	the caller's
  * @device: @path is a block device
  * @created: the file at @path is ours
  * @place: for people: the path, or where the nameless file is
@@ -29,6 +31,7 @@ struct area {
 	uint64_t bytes;
 	bool no_checksum;
 	unsigned int io_timeout_ms;
+	bool keep;
 	bool device;
 	bool created;
 	char place[PATH_MAX + 32];

@@ -324,6 +324,7 @@ static int pool_create(struct ctx *ctx, const struct args *args)
 			 o.block_size, args->value[OPT_NO_CHECKSUM]))
 		return EXIT_ERROR;
 	area.io_timeout_ms = (unsigned int)timeout;
+	area.keep = true;
 	rc = kvmm_pool_create(ctx->kv, &o, &pool);
 	if (rc == -EEXIST)
 		return fail("there is a pool %s already", o.name);

@@ -17,7 +17,7 @@ static const struct opt opts[] = {
 	  "blocks kept in a swap area (default 0, or with --swap four times "
 	  "--frames)" },
 	{ OPT_SWAP, "swap", "FILE",
-	  "the swap area: a file, made anew and removed at the end, or a block "
+	  "the swap area: a file, made anew without a name, or a block "
 	  "device, whose content is lost; without it a file without a name in "
 	  "$TMPDIR, /var/tmp or the current folder" },
 	{ OPT_NO_CHECKSUM, "no-checksum", NULL,
