@@ -7,17 +7,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/time.h>
 
 #include "kt_harness.h"
 #include "kt_ring.h"
 
-#define FRAMES	192
-#define SLOTS	192
+#define FRAMES	64
+#define SLOTS	64
 #define N	32		/* commands in flight */
-#define MANY	(FRAMES - N)
-#define LIMIT	64		/* blocks that a long ioctl has in flight */
 #define DELAY	(200000 * kt_slow())	/* us, of each I/O */
 #define POOL	"flight"
 
@@ -26,9 +23,6 @@ FIXTURE(flight) {
 	struct kt_ring r;
 	int disk;
 	struct kvmm_block_ref refs[N];
-	struct kvmm_block_ref many[MANY];
-	struct kvmm_block_ref *gone;
-	int ret;
 	int from[2];
 };
 
@@ -396,88 +390,6 @@ TEST_F(flight, destroy_waiting)
 	kt_ring_exit(&self->r);
 	kt_close(&self->t);
 	ASSERT_EQ(0, kt_create(&self->t, KT_BLOCK, 4, 4));
-}
-
-static int all_of_many(void *arg)
-{
-	FIXTURE_DATA(flight) *self = arg;
-
-	return kt_swap(&self->t, KVMM_SWAP_OUT, self->many, MANY,
-		       KVMM_SWAP_DROP) == MANY ? 0 : -EIO;
-}
-
-/* One ioctl for many blocks always has some in flight, and never too many. */
-TEST_F(flight, many)
-{
-	uint64_t now, most = 0;
-	pid_t pid;
-
-	ASSERT_EQ(0, kt_store(&self->t, 100, MANY, self->many));
-	pid = kt_spawn(all_of_many, self);
-	ASSERT_LT(0, pid);
-	do {
-		now = moving(&self->t);
-		if (most < now)
-			most = now;
-		kt_sleep_ms(1);
-	} while (stat_of(&self->t).blocks[KVMM_SWAPPED] < MANY / 2);
-	EXPECT_EQ(0, kt_reap(pid));
-	EXPECT_LT(LIMIT / 2, most);
-	EXPECT_GE(LIMIT, most);
-	EXPECT_EQ(MANY, stat_of(&self->t).blocks[KVMM_SWAPPED]);
-	EXPECT_EQ(MANY, kt_load_all(&self->t, 100, MANY));
-	kt_ring_exit(&self->r);
-}
-
-/* Who is killed in it leaves what has not begun where it is. */
-TEST_F(flight, many_killed)
-{
-	struct kvmm_pool_stat st;
-	pid_t pid;
-
-	ASSERT_EQ(0, kt_store(&self->t, 100, MANY, self->many));
-	pid = kt_spawn(all_of_many, self);
-	ASSERT_LT(0, pid);
-	while (!moving(&self->t))
-		kt_sleep_ms(1);
-	ASSERT_EQ(0, kill(pid, SIGKILL));
-	EXPECT_EQ(-ECHILD, kt_reap(pid));
-	st = stat_of(&self->t);
-	EXPECT_EQ(0, moving(&self->t));
-	EXPECT_LT(0, st.blocks[KVMM_SWAPPED]);
-	EXPECT_GE(LIMIT + LIMIT / 2, st.blocks[KVMM_SWAPPED]);
-	EXPECT_EQ(MANY, kt_load_all(&self->t, 100, MANY));
-	kt_ring_exit(&self->r);
-}
-
-static void *load_into(void *arg)
-{
-	FIXTURE_DATA(flight) *self = arg;
-
-	self->ret = kt_swap(&self->t, KVMM_SWAP_IN, self->gone, N,
-			    KVMM_SWAP_PIN);
-	return NULL;
-}
-
-/* Memory for the results that goes meanwhile: no pin is left untold. */
-TEST_F(flight, refs_gone)
-{
-	pthread_t thread;
-
-	ASSERT_EQ(0, all_out(self));
-	self->gone = mmap(NULL, N * sizeof(*self->gone), PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)self->gone);
-	memcpy(self->gone, self->refs, N * sizeof(*self->gone));
-	ASSERT_EQ(0, pthread_create(&thread, NULL, load_into, self));
-	while (!moving(&self->t))
-		kt_sleep_ms(1);
-	ASSERT_EQ(0, munmap(self->gone, N * sizeof(*self->gone)));
-	pthread_join(thread, NULL);
-	EXPECT_EQ(-EFAULT, self->ret);
-	EXPECT_EQ(0, stat_of(&self->t).pins);
-	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
-	kt_ring_exit(&self->r);
 }
 
 /* A reset on the way: the new epoch finds nothing of the old one. */

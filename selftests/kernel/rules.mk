@@ -42,6 +42,7 @@ KT_PROG := \
 	freeze \
 	uring \
 	flight \
+	sync \
 	hwpoison \
 	late \
 	faults \
