@@ -106,11 +106,14 @@ if [[ -z $ko ]]; then
 		tail -n 30 "$objs/build.log" >&2
 		die "kvmm.ko could not be built; see $objs/build.log"
 	}
-	# a device that imports dma-bufs
-	env -u GCOV_PROFILE "$top/selftests/kernel/build-module.sh" --kdir "$(kernel --print kdir)" \
-		--source "$top/selftests/kernel/importer" --work "$objs/importer" \
-		--output "$objs/kvmm_importer.ko" || die 'kvmm_importer.ko could not be built'
-	vm+=(--module "$objs/kvmm_importer.ko")
+	# a device that imports dma-bufs, files whose I/O is over early
+	for m in importer laggard; do
+		env -u GCOV_PROFILE "$top/selftests/kernel/build-module.sh" \
+			--kdir "$(kernel --print kdir)" --source "$top/selftests/kernel/$m" \
+			--work "$objs/$m" --output "$objs/kvmm_$m.ko" ||
+			die "kvmm_$m.ko could not be built"
+		vm+=(--module "$objs/kvmm_$m.ko")
+	done
 	vm+=(--file "$top/kmod/abi:/t/docs" --env KVMM_ABI_DOCS=/t/docs
 		--env KVMM_KO=/t/kvmm.ko --file /sbin/mkfs.ext4)
 fi

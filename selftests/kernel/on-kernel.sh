@@ -45,26 +45,30 @@ else
 fi
 "$top/kmod/kmod-build.sh" --version "$version" --build "$build" "${from[@]}" \
 	--output "$ko"
-# the device that imports dma-bufs, for the same kernel
-importer=$build/on-$kernel/kvmm_importer.ko
-if [[ $kernel = [0-9]* ]]; then
-	"$here/build-module.sh" --source "$here/importer" --output "$importer" \
-		--work "$build/on-$kernel/importer" --kdir "$("$top/tools/dist/fetch-kernel.sh" \
-			--build "$build" --kernel "$kernel" --print kdir)"
-else
-	suite --output "$build/on-$kernel/importer" "$kernel" "$here/importer" \
-		>"$build/on-$kernel/importer.log" 2>&1 || {
-		cat "$build/on-$kernel/importer.log" >&2
-		exit 1
-	}
-	cp "$build/on-$kernel/importer/kvmm_importer.ko" "$importer"
-fi
+# modules that tests need, for the same kernel
+mods=()
+for m in importer laggard; do
+	mod=$build/on-$kernel/kvmm_$m.ko
+	if [[ $kernel = [0-9]* ]]; then
+		"$here/build-module.sh" --source "$here/$m" --output "$mod" \
+			--work "$build/on-$kernel/$m" --kdir "$("$top/tools/dist/fetch-kernel.sh" \
+				--build "$build" --kernel "$kernel" --print kdir)"
+	else
+		suite --output "$build/on-$kernel/$m" "$kernel" "$here/$m" \
+			>"$build/on-$kernel/$m.log" 2>&1 || {
+			cat "$build/on-$kernel/$m.log" >&2
+			exit 1
+		}
+		cp "$build/on-$kernel/$m/kvmm_$m.ko" "$mod"
+	fi
+	mods+=(--module "$mod")
+done
 tests=()
 for p in "${progs[@]}"; do
 	tests+=(--test "$p")
 done
 exec "$here/vm.sh" "$top/selftests/vm/run.sh" --build "$build" "${boot[@]}" \
-	--name "on-$kernel" --module "$ko" --module "$importer" \
+	--name "on-$kernel" --module "$ko" "${mods[@]}" \
 	--kmod vgem --rmmod --test-timeout 300 \
 	--file "$top/kmod/abi:/t/docs" --env KVMM_ABI_DOCS=/t/docs \
 	--env KVMM_KO=/t/kvmm.ko --file /sbin/mkfs.ext4 \

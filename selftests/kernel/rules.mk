@@ -43,6 +43,7 @@ KT_PROG := \
 	uring \
 	flight \
 	sync \
+	laggard \
 	hwpoison \
 	late \
 	faults \
@@ -91,11 +92,14 @@ $(KT_COMPAT32): $(KT)/compat32.c $(KT)/compat.h $(KT)/kt_pattern.h uapi/linux/kv
 $(O)/$(KT)/compat.o: $(KT_COMPAT32)
 $(O)/$(KT)/compat.o: ALL_CFLAGS += -DCOMPAT32='"$(KT_COMPAT32)"'
 
-# a device that imports dma-bufs, for the stock kernel
-KT_IMPORTER := $(B)/kvmm_importer.ko
-$(KT_IMPORTER): $(wildcard $(KT)/importer/*) $(KT)/build-module.sh | $(KDIR_STAMP)
-	@$(KT)/build-module.sh --kdir $(KDIR) --source $(KT)/importer \
-		--work $(B)/importer --output $@
+# modules that tests need, for the stock kernel: a device that imports dma-bufs,
+# files whose I/O is over early
+KT_MODULES := importer laggard
+KT_KO := $(KT_MODULES:%=$(B)/kvmm_%.ko)
+$(KT_KO): $(B)/kvmm_%.ko: $(wildcard $(KT_MODULES:%=$(KT)/%/*)) \
+		$(KT)/build-module.sh | $(KDIR_STAMP)
+	@$(KT)/build-module.sh --kdir $(KDIR) --source $(KT)/$* \
+		--work $(B)/$* --output $@
 
 .PHONY: kernel-tests
 kernel-tests: $(KT_BIN) $(KT_MORE_BIN)
@@ -110,10 +114,10 @@ KT_TESTS ?= $(KT_PROG)
 # what the programs call
 KT_FILES := --file /sbin/mkfs.ext4
 
-suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko $(KT_IMPORTER)
+suite-vm-kernel: $(KT_BIN) $(B)/kvmm.ko $(KT_KO)
 	@selftests/tap.sh $(B)/results vm-kernel $(KT)/vm.sh \
 		$(VM_RUN) --name kernel --kmod vgem \
-		--module $(B)/kvmm.ko --module $(KT_IMPORTER) --rmmod --test-timeout 300 \
+		--module $(B)/kvmm.ko $(KT_KO:%=--module %) --rmmod --test-timeout 300 \
 		--file kmod/abi:/t/docs --env KVMM_ABI_DOCS=/t/docs \
 		--env KVMM_KO=/t/kvmm.ko $(KT_FILES) \
 		$(foreach t,$(KT_TESTS),--test $(O)/$(KT)/$t)
