@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * More ways at the arena from outside: userfaultfd, core dumps, and machines
- * with memory for movable pages.
+ * More ways at the arena from outside: userfaultfd, core dumps, the file behind
+ * a mapping, and machines with memory for movable pages.
  */
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/fs.h>
 #include <liburing.h>
 #include <linux/userfaultfd.h>
 #include <signal.h>
@@ -145,6 +147,82 @@ TEST_F(defence, core_dump)
 	EXPECT_EQ(1, words(core, BESIDE));
 	EXPECT_EQ(0, words(core, IN_ARENA));
 	unlink(core);
+}
+
+/* The file behind the mapping, for those who may look it up. */
+static int open_behind(struct kt *t, int flags)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx",
+		 (unsigned long)t->arena,
+		 (unsigned long)t->arena + t->arena_size);
+	fd = open(path, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/*
+ * Root can read it, and make it mutable again, of which the file system does
+ * not tell us.  Its size stays all the same: it is sealed.
+ */
+TEST_F(defence, sealed)
+{
+	int fd, flags = 0;
+
+	kt_fill(&self->t, 0, 1);
+	EXPECT_EQ(-EPERM, open_behind(&self->t, O_RDWR));
+	fd = open_behind(&self->t, O_RDONLY);
+	if (fd == -ENOENT)
+		SKIP(return, "no /proc/PID/map_files");
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW,
+		  fcntl(fd, F_GET_SEALS));
+	if (!ioctl(fd, FS_IOC_SETFLAGS, &flags)) {
+		int rw = open_behind(&self->t, O_RDWR);
+
+		ASSERT_LE(0, rw);
+		EXPECT_EQ(-1, ftruncate(rw, 0));
+		EXPECT_EQ(EPERM, errno);
+		EXPECT_EQ(-1, ftruncate(rw, self->t.arena_size * 2));
+		EXPECT_EQ(EPERM, errno);
+		EXPECT_EQ(-1, fcntl(rw, F_ADD_SEALS, F_SEAL_WRITE));
+		EXPECT_EQ(EPERM, errno);
+		close(rw);
+	}
+	close(fd);
+	EXPECT_TRUE(kt_good(&self->t, 0, 1));
+}
+
+#ifndef CAP_CHECKPOINT_RESTORE
+#define CAP_CHECKPOINT_RESTORE	40
+#endif
+
+/* A user who may look files of mappings up, and nothing else. */
+static int opens_behind(void *arg)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3,
+	};
+	struct __user_cap_data_struct caps[2] = { 0 };
+	struct kt *t = arg;
+	int fd;
+
+	caps[1].effective = 1U << (CAP_CHECKPOINT_RESTORE - 32);
+	caps[1].permitted = caps[1].effective;
+	if (prctl(PR_SET_KEEPCAPS, 1) || setresgid(1000, 1000, 1000) ||
+	    setresuid(1000, 1000, 1000) || syscall(SYS_capset, &head, caps))
+		return -ECANCELED;
+	/* or /proc/self would be root's */
+	prctl(PR_SET_DUMPABLE, 1);
+	fd = open_behind(t, O_RDONLY);
+	return fd < 0 ? fd : 0;
+}
+
+/* It is nobody's to open, so no way around the pool's mode. */
+TEST_F(defence, nobody_opens_the_file)
+{
+	EXPECT_EQ(-EACCES, kt_child(opens_behind, &self->t));
 }
 
 /*
