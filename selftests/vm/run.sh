@@ -359,11 +359,12 @@ start_uml() # console test-log append disk...
 		6>>"$out" >>"$con" 2>&1 </dev/null
 }
 
+# Takes the place of the shell, so that who kills the shell kills the machine.
 start_qemu() # accel initrd console test-log append [qemu arguments]
 {
 	local a=$1 initrd=$2 con=$3 out=$4 app=$5
 	shift 5
-	qemu-system-x86_64 -M q35 -accel "$a" -cpu max -nodefaults -no-user-config \
+	exec qemu-system-x86_64 -M q35 -accel "$a" -cpu max -nodefaults -no-user-config \
 		-display none -no-reboot -kernel "$image" -initrd "$initrd" \
 		-append "$app" -serial "$con" -serial "file:$out" "$@"
 }
@@ -476,8 +477,8 @@ if [[ $interactive ]]; then
 			"ubd1=${disks[1]}" 6>"$log/test.log"
 		exit
 	fi
-	start_qemu "$accel_arg" "$tmp/initrd" mon:stdio "$log/test.log" \
-		"$base_append $append" "${margs[@]}"
+	(start_qemu "$accel_arg" "$tmp/initrd" mon:stdio "$log/test.log" \
+		"$base_append $append" "${margs[@]}")
 	exit
 fi
 

@@ -41,6 +41,12 @@ prog()
 	{ echo '#!/bin/sh'; cat; } >"$work/$1"
 	chmod 755 "$work/$1"
 }
+# No machine of that run is left.
+gone()
+{
+	! pgrep -f "[q]emu-system.*$logs/$1/" >/dev/null
+}
+
 prog passes <<'X'
 echo TAP version 13
 echo 1..3
@@ -199,6 +205,7 @@ wait "$stuck" "$!"
 check 'a test that cannot be killed' has_point stuck failed 'insmod.*' 'stuck in the kernel'
 check 'where it is stuck' says stuck 'badmod_init'
 check 'tests after it have not passed' has_point stuck failed true 'not run'
+check 'the machine is gone with it' gone stuck
 check 'a module that does not load' has_point param failed insmod
 check 'tests without their module have not passed' counts param 1 1 2 0
 
