@@ -229,7 +229,7 @@ static int caller(void *arg)
 	return ret;
 }
 
-TEST_F_TIMEOUT(kill, rounds, 1800)
+TEST_F_TIMEOUT(kill, rounds, 7200)
 {
 	const char *text = getenv("KVMM_KILL_ROUNDS");
 	int rounds = text ? atoi(text) : 8, round, hits, ret;
@@ -275,6 +275,8 @@ TEST_F_TIMEOUT(kill, rounds, 1800)
 			hits += ret;
 		}
 		found += hits;
+		if (round % 100 == 99)
+			TH_LOG("%d rounds", round + 1);
 	}
 	EXPECT_LT(rounds * 8, found);
 	ASSERT_EQ(0, kt_stat(&self->t, &st));
