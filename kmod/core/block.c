@@ -15,7 +15,7 @@ const u8 core_transitions[KVMM_NR_STATES] = {
 	[KVMM_WRITING]	= TO(CLEAN) | TO(RESIDENT),
 	[KVMM_CLEAN]	= TO(SWAPPED) | TO(RESIDENT) | TO(FREE),
 	[KVMM_SWAPPED]	= TO(READING) | TO(FREE),
-	[KVMM_READING]	= TO(CLEAN) | TO(FREE),
+	[KVMM_READING]	= TO(CLEAN) | TO(SWAPPED) | TO(FREE),
 };
 
 bool core_transition_ok(u32 from, u32 to)

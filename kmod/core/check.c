@@ -52,7 +52,7 @@ static const char *check_block(const struct kvmm_core *c, u32 i,
 	CHECK(slot == (b->state >= KVMM_WRITING));
 	CHECK(!frame || frame_at(c, b->frame)->block == i);
 	if (frame && frame_at(c, b->frame)->link == KVMM_FRAME_BAD)
-		CHECK(b->flags & KVMM_B_DOOMED);
+		CHECK((b->flags & KVMM_B_DOOMED) || b->state == KVMM_READING);
 	else
 		CHECK(!frame || frame_at(c, b->frame)->link == KVMM_FRAME_USED);
 	CHECK(!slot || slot_at(c, b->slot)->block == i);

@@ -469,12 +469,19 @@ u32 kvmm_core_frames_used(const struct kvmm_core *c);
  * @handle: the block that has the frame
  *
  * The block becomes a miss at once, but for one that is CLEAN and idle, which is
- * still in its slot.  When it lets go of the frame, that counts as online no
+ * still in its slot, and one that is READING: that ends as if read_done() were
+ * told -EHWPOISON.  When it lets go of the frame, that counts as online no
  * more and is never used again; its done call, with -EHWPOISON where the move
  * was not made, comes as ever.
  * Return: 0, or -ESTALE: no such block, or it has no frame.
  */
 int kvmm_core_frame_retire(struct kvmm_core *c, u64 handle);
+
+/* kvmm_core_frame_block() - handle of the block that has @frame, or 0 */
+u64 kvmm_core_frame_block(const struct kvmm_core *c, u32 frame);
+
+/* kvmm_core_frame_retired() - is @frame in use for the last time, or gone */
+bool kvmm_core_frame_retired(const struct kvmm_core *c, u32 frame);
 
 /* kvmm_core_reset() - new epoch; returns its number */
 u64 kvmm_core_reset(struct kvmm_core *c);
@@ -605,6 +612,18 @@ int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
 		      u64 now, struct kvmm_io *io);
 
 /*
+ * kvmm_core_read_elsewhere() - the frame that a read was to go to is broken
+ * @handle: as given to kvmm_core_swap_in(), which returned KVMM_IO_ISSUE in the
+ *	same hold of the lock, so that nobody else has seen the frame
+ * @io: as filled in then
+ *
+ * Retires the frame.  Return: KVMM_IO_ISSUE: @io has another; or the error that
+ * kvmm_core_swap_in() would have returned: the block is as it was before that.
+ */
+int kvmm_core_read_elsewhere(struct kvmm_core *c, u64 handle, u64 now,
+			     struct kvmm_io *io);
+
+/*
  * kvmm_core_write_done() - the write of @handle has ended
  * @err: 0, or -errno: the block stays in memory, its slot is free again
  * @crc: CRC32C of what was written
@@ -615,8 +634,13 @@ void kvmm_core_write_done(struct kvmm_core *c, u64 handle, int err, u32 crc);
 
 /*
  * kvmm_core_read_done() - the read of @handle has ended
- * @err: 0; -EBADMSG: wrong checksum; else any -errno.  With an error the block
- *	is lost: its key misses, its handle is stale, its pins are gone
+ * @err: 0; -EBADMSG: wrong checksum; -EHWPOISON: the frame is broken (see
+ *	kvmm_core_frame_retire()); else any -errno.  With an error the block is
+ *	lost: its key misses, its handle is stale, its pins are gone
+ *
+ * But with -EHWPOISON it is SWAPPED again, under its key and another handle: who
+ * has the old one, and maybe had it pinned, is told as if it were lost.  The same
+ * where the frame was retired and @err is 0 or -EBADMSG.
  */
 void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err);
 

@@ -60,7 +60,8 @@ int kvmm_core_frame_retire(struct kvmm_core *c, u64 handle)
 		return 0;
 	f->link = KVMM_FRAME_BAD;
 	c->stat.frames_poisoned++;
-	if (b->flags & KVMM_B_DOOMED)
+	/* What is being read is in its slot still: see kvmm_core_read_done(). */
+	if ((b->flags & KVMM_B_DOOMED) || b->state == KVMM_READING)
 		return 0;
 	if (b->state == KVMM_CLEAN && !b->pins && !c->detaching) {
 		block_drop_frame(c, b, i);
@@ -70,6 +71,25 @@ int kvmm_core_frame_retire(struct kvmm_core *c, u64 handle)
 		block_note(c, b, i, KVMM_NOTE_UNREADABLE);
 	block_kill(c, b, i, KVMM_END_LOST);
 	return 0;
+}
+
+u64 kvmm_core_frame_block(const struct kvmm_core *c, u32 frame)
+{
+	const struct kvmm_frame *f;
+
+	if (frame >= c->cfg.nr_frames)
+		return 0;
+	f = frame_at(c, frame);
+	if (f->link != KVMM_FRAME_USED && f->link != KVMM_FRAME_BAD)
+		return 0;
+	return handle_of(block_at(c, f->block), f->block);
+}
+
+bool kvmm_core_frame_retired(const struct kvmm_core *c, u32 frame)
+{
+	u32 link = frame_at(c, frame)->link;
+
+	return link == KVMM_FRAME_BAD || link == KVMM_FRAME_GONE;
 }
 
 void frame_bury(struct kvmm_core *c, u32 frame)

@@ -202,6 +202,41 @@ int kvmm_core_swap_in(struct kvmm_core *c, u32 client, u64 handle, u32 flags,
 	return KVMM_IO_ISSUE;
 }
 
+/* What was being read stays in its slot alone; nobody holds it any more. */
+static void block_unread(struct kvmm_core *c, struct kvmm_block *b, u32 i)
+{
+	hold_drop_all(c, b, i);
+	lru_del(c, b, i);
+	slot_unlink(c, &c->slots_clean, b->slot);
+	block_set_state(c, b, KVMM_SWAPPED);
+	slot_link(c, &c->slots_swapped, b->slot);
+	frame_put(c, b->frame);
+	b->frame = KVMM_NONE;
+}
+
+int kvmm_core_read_elsewhere(struct kvmm_core *c, u64 handle, u64 now,
+			     struct kvmm_io *io)
+{
+	struct kvmm_block *b;
+	u32 i, frame;
+
+	b = block_get(c, handle, &i);
+	if (core_bug_on(!b || b->state != KVMM_READING))
+		return -ESTALE;
+	kvmm_core_frame_retire(c, handle);
+	frame = core_get_frame(c, now);
+	if (frame == KVMM_NONE) {
+		c->reading--;
+		block_unread(c, b, i);
+		return core_no_frame(c);
+	}
+	frame_put(c, b->frame);
+	b->frame = frame;
+	frame_at(c, frame)->block = i;
+	io->frame = frame;
+	return KVMM_IO_ISSUE;
+}
+
 void kvmm_core_io_late(struct kvmm_core *c, u64 handle)
 {
 	struct kvmm_block *b;
@@ -297,6 +332,18 @@ void kvmm_core_read_done(struct kvmm_core *c, u64 handle, int err)
 	if (late_done(c, b, i)) {
 		/* Lost long ago; now frame and slot can be used again. */
 		block_free(c, b, i, false, 0);
+		return;
+	}
+	/* What was read is not what is in the frame now. */
+	if ((!err || err == -EBADMSG) &&
+	    frame_at(c, b->frame)->link == KVMM_FRAME_BAD)
+		err = -EHWPOISON;
+	if (err == -EHWPOISON && !(b->flags & KVMM_B_DOOMED)) {
+		block_unread(c, b, i);
+		/* Who had it pinned must not take it for pinned still. */
+		b->children = 0;
+		if (!++b->gen)
+			b->gen = 1;
 		return;
 	}
 	if (!err) {

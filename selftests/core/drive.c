@@ -274,9 +274,15 @@ static void do_unpin(struct drive *d)
 	sim_unpin(&d->s, client, refs, n);
 }
 
+/* One in @n; some frames stay good, else nothing more would happen. */
+static bool may_break(struct drive *d, u32 n)
+{
+	return one_in(d, n) && d->s.st.frames_poisoned < d->s.nr_frames / 2;
+}
+
 static void do_done(struct drive *d)
 {
-	static const int err[] = { -EIO, -EBADMSG, -ENOSPC, -ENODATA };
+	static const int err[] = { -EIO, -EBADMSG, -EHWPOISON, -ENODATA };
 
 	u32 which;
 
@@ -315,6 +321,17 @@ static void do_offline(struct drive *d)
 		return;
 	}
 	sim_frames_offline(s, first - first % s->unit, s->unit, flags);
+}
+
+static void do_swap_in(struct drive *d)
+{
+	u32 client = a_client(d), flags = one_in(d, 2) ? KVMM_SWAP_PIN : 0;
+	u64 handle = a_handle(d, KVMM_SWAPPED);
+
+	if (may_break(d, 32))
+		sim_swap_in_bad(&d->s, client, handle, flags);
+	else
+		sim_swap_in(&d->s, client, handle, flags);
 }
 
 /* Rarely; but an area that is going, or no good, goes soon. */
@@ -367,8 +384,7 @@ void drive_step(struct drive *d)
 		sim_swap_out(s, a_handle(d, KVMM_RESIDENT),
 			     one_in(d, 2) ? KVMM_SWAP_DROP : 0);
 	} else if (k < 98) {
-		sim_swap_in(s, a_client(d), a_handle(d, KVMM_SWAPPED),
-			    one_in(d, 2) ? KVMM_SWAP_PIN : 0);
+		do_swap_in(d);
 	} else if (k < 112) {
 		do_done(d);
 	} else if (k < 116) {
@@ -380,6 +396,8 @@ void drive_step(struct drive *d)
 	} else if (k == 120) {
 		if (one_in(d, 3))
 			do_client_del(d);
+		else if (may_break(d, 8))
+			sim_retire(s, a_handle(d, below(d, KVMM_NR_STATES)));
 	} else if (k == 121) {
 		if (one_in(d, 16))
 			sim_reset(s);

@@ -23,19 +23,25 @@
 #define HASH_SIZE	(1U << 23)
 
 static const struct shape shapes[] = {
-	{ "1 frame, 1 slot, 1 client, 1 key", 1, 1, 1, 1, 1, true, 0, 0 },
-	{ "1 frame, 1 slot, 2 clients, 1 key", 1, 1, 2, 1, 1, true, 0, 0 },
-	{ "1 frame, 1 slot, 1 client, 2 keys, 2 parts", 1, 1, 1, 2, 2, true, 0, 0 },
-	{ "2 frames, 1 slot, 1 client, 1 key", 2, 1, 1, 1, 1, true, 0, 0 },
-	{ "1 frame, 2 slots, 1 client, 2 keys", 1, 2, 1, 2, 1, true, 0, 0 },
-	{ "2 frames, 1 slot, 1 client, 2 keys", 2, 1, 1, 2, 1, true, 0, 0 },
+	{ "1 frame, 1 slot, 1 client, 1 key", 1, 1, 1, 1, 1, true, 0, 0, 0 },
+	{ "1 frame, 1 slot, 2 clients, 1 key", 1, 1, 2, 1, 1, true, 0, 0, 0 },
+	{ "1 frame, 1 slot, 1 client, 2 keys, 2 parts", 1, 1, 1, 2, 2, true, 0, 0, 0 },
+	{ "2 frames, 1 slot, 1 client, 1 key", 2, 1, 1, 1, 1, true, 0, 0, 0 },
+	{ "1 frame, 2 slots, 1 client, 2 keys", 1, 2, 1, 2, 1, true, 0, 0, 0 },
+	{ "2 frames, 1 slot, 1 client, 2 keys", 2, 1, 1, 2, 1, true, 0, 0, 0 },
 	{ "1 elastic frame, 1 slot, 1 client, 2 keys",
-	  1, 1, 1, 2, 1, true, 1, 1 },
+	  1, 1, 1, 2, 1, true, 1, 1, 0 },
 	{ "2 frames, 1 elastic, 1 slot, 1 client, 1 key",
-	  2, 1, 1, 1, 1, true, 1, 1 },
+	  2, 1, 1, 1, 1, true, 1, 1, 0 },
 	{ "2 elastic frames in one unit, 1 slot, 1 client, 2 keys",
-	  2, 1, 1, 2, 1, true, 2, 2 },
-	{ "2 frames, 2 slots, 2 clients, 2 keys", 2, 2, 2, 2, 1, true, 0, 0 },
+	  2, 1, 1, 2, 1, true, 2, 2, 0 },
+	{ "1 frame, which may break, 1 slot, 1 client, 1 key",
+	  1, 1, 1, 1, 1, true, 0, 0, 1 },
+	{ "2 frames, 1 may break, 1 slot, 2 clients, 1 key",
+	  2, 1, 2, 1, 1, true, 0, 0, 1 },
+	{ "2 elastic frames, 1 may break, 1 slot, 1 client, 2 keys",
+	  2, 1, 1, 2, 1, true, 2, 1, 1 },
+	{ "2 frames, 2 slots, 2 clients, 2 keys", 2, 2, 2, 2, 1, true, 0, 0, 0 },
 };
 
 struct step {
@@ -151,6 +157,8 @@ static void check_end(void)
 	sim_reset(&pool);
 	sim_reclaim(&pool, 0, 2);
 	sim_assert(&pool, !kvmm_core_frames_used(&pool.c));
+	for (c = 0; c < pool.nr_frames; c++)
+		sim_assert(&pool, pool.frame[c] != M_BAD);
 	if (pool.nr_slots) {
 		sim_detach(&pool, false);
 		sim_assert(&pool, !pool.nr_slots);

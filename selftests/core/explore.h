@@ -26,6 +26,7 @@
  * @errors: I/O may fail
  * @elastic: frames that may go offline
  * @unit: how many of them together
+ * @broken: frames that a memory error may strike
  */
 struct shape {
 	const char *what;
@@ -37,12 +38,14 @@ struct shape {
 	bool errors;
 	u32 elastic;
 	u32 unit;
+	u32 broken;
 };
 
 enum kind {
 	ALLOC, PUBLISH, LOOKUP, PIN, UNPIN, DROP, TOUCH, SWAP_OUT, SWAP_IN,
 	DONE, RECLAIM, HINT, CHAIN, ATTACH, DETACH, RESET, CLIENT_ADD,
-	CLIENT_DEL, TIME, CANCEL, LATE, CLEAN, OFFLINE, ONLINE, NR_KINDS
+	CLIENT_DEL, TIME, CANCEL, LATE, CLEAN, OFFLINE, ONLINE,
+	RETIRE, SWAP_IN_BAD, NR_KINDS
 };
 
 /** struct op - a command: enum kind, and up to three arguments */

@@ -10,7 +10,8 @@ static const char *const kind_name[NR_KINDS] = {
 	"alloc", "publish", "lookup", "pin", "unpin", "drop", "touch",
 	"swap_out", "swap_in", "done", "reclaim", "hint", "chain", "attach",
 	"detach", "reset", "client_add", "client_del", "time",
-	"detach_cancel", "io_late", "clean", "frames_offline", "frames_online"
+	"detach_cancel", "io_late", "clean", "frames_offline", "frames_online",
+	"retire", "swap_in_bad"
 };
 
 void print_op(const struct op *op)
@@ -84,8 +85,15 @@ void do_op(const struct op *op)
 	case SWAP_IN:
 		sim_swap_in(&pool, op->b, handle_at(op->a), op->c);
 		break;
+	case SWAP_IN_BAD:
+		sim_swap_in_bad(&pool, op->b, handle_at(op->a), op->c);
+		break;
+	case RETIRE:
+		sim_retire(&pool, handle_at(op->a));
+		break;
 	case DONE:
-		sim_done(&pool, op->a, op->b ? -EIO : 0);
+		sim_done(&pool, op->a, op->b == 2 ? -EHWPOISON :
+			 op->b ? -EIO : 0);
 		break;
 	case LATE:
 		sim_late(&pool, op->a);
@@ -145,6 +153,11 @@ static struct op make_op(const u8 v[4])
 /* kind, then up to three arguments */
 #define ADD(...) (ops[n++] = make_op((const u8[4]){ __VA_ARGS__ }))
 
+static bool may_break(const struct shape *sh)
+{
+	return pool.st.frames_poisoned < sh->broken;
+}
+
 static u32 ops_of_block(struct op *ops, const struct shape *sh, u32 i)
 {
 	const struct m_block *b = &pool.block[i];
@@ -155,6 +168,8 @@ static u32 ops_of_block(struct op *ops, const struct shape *sh, u32 i)
 	ADD(SWAP_OUT, i, KVMM_SWAP_DROP);
 	ADD(HINT, i);
 	ADD(CHAIN, i);
+	if (may_break(sh))
+		ADD(RETIRE, i);
 	for (c = 1; c <= sh->clients; c++) {
 		if (!pool.client[c])
 			continue;
@@ -165,6 +180,10 @@ static u32 ops_of_block(struct op *ops, const struct shape *sh, u32 i)
 		ADD(UNPIN, i, c);
 		ADD(DROP, i, c);
 		ADD(SWAP_IN, i, c, 0);
+		if (b->state == KVMM_SWAPPED && may_break(sh)) {
+			ADD(SWAP_IN_BAD, i, c, 0);
+			ADD(SWAP_IN_BAD, i, c, KVMM_SWAP_PIN);
+		}
 		for (k = 1; k <= sh->keys && b->state == KVMM_FILLING; k++)
 			for (p = 0; p < sh->parts; p++) {
 				ADD(PUBLISH, i, k, p << 2 | (c - 1));
@@ -185,6 +204,8 @@ u32 all_ops(struct op *ops, const struct shape *sh)
 		ADD(DONE, i, 0);
 		if (sh->errors) {
 			ADD(DONE, i, 1);
+			if (sh->broken)
+				ADD(DONE, i, 2);
 			ADD(LATE, i);
 		}
 	}

@@ -25,6 +25,21 @@ static u64 age(const struct sim *s, u64 since, u64 most)
 	return d < most ? d : most;
 }
 
+/*
+ * How many blocks were used before @b: what is read back is put in the order by
+ * that, and slots are taken by it.  Only the order counts, not the times: that,
+ * and whether what is used next is used later.
+ */
+static u32 older(const struct sim *s, const struct m_block *b)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < SIM_BLOCKS; i++)
+		n += s->block[i].used && s->block[i].keyed &&
+			s->block[i].touched < b->touched;
+	return n;
+}
+
 static void hash_block(struct hash *x, const struct sim *s, u32 i)
 {
 	const struct m_block *b = &s->block[i];
@@ -38,6 +53,8 @@ static void hash_block(struct hash *x, const struct sim *s, u32 i)
 	mix(x, (u64)b->frame << 32 | b->slot);
 	mix(x, b->state == KVMM_FILLING && !b->parts ? 0 : b->id);
 	mix(x, b->parts << 8 | b->position);
+	if (b->keyed)
+		mix(x, older(s, b) << 1 | age(s, b->touched, 1));
 	mix(x, b->epoch == s->epoch);
 	for (k = 1; k <= SIM_CLIENTS; k++)
 		mix(x, b->pins[k] << 1 | b->extra[k]);
@@ -97,5 +114,7 @@ u64 hash_state(const struct sim *s)
 	for (i = 1; i <= SIM_CLIENTS; i++)
 		mix(&x, s->client[i]);
 	mix(&x, s->nr_slots | s->degraded << 8 | s->detaching << 9);
+	/* how many more may break */
+	mix(&x, s->st.frames_poisoned);
 	return x.h ? x.h : 1;
 }

@@ -201,6 +201,18 @@ static bool busy(const struct m_block *b)
 	return b->state == KVMM_WRITING || b->state == KVMM_READING;
 }
 
+/* Its block is through with a frame; a broken one is buried. */
+void m_put_frame(struct sim *s, u32 frame)
+{
+	s->frame[frame] = s->frame[frame] == M_BAD ? M_GONE : M_UNUSED;
+}
+
+/* Does it count as memory that the pool has. */
+bool m_online(const struct sim *s, u32 frame)
+{
+	return s->frame[frame] != M_OFFLINE && s->frame[frame] != M_GONE;
+}
+
 static void block_gone(struct sim *s, struct m_block *b)
 {
 	bool rest = b->state == KVMM_FILLING && b->orphan && s->quarantine_ms;
@@ -211,8 +223,11 @@ static void block_gone(struct sim *s, struct m_block *b)
 	if (b->slot != KVMM_NONE)
 		s->owner[b->slot] = KVMM_NONE;
 	if (b->frame != KVMM_NONE) {
-		s->frame[b->frame] = rest ? M_RESTING : M_UNUSED;
-		if (rest) {
+		rest = rest && s->frame[b->frame] == M_USED;
+		if (!rest) {
+			m_put_frame(s, b->frame);
+		} else {
+			s->frame[b->frame] = M_RESTING;
 			s->due[b->frame] = b->died + s->quarantine_ms;
 			m_insert(&s->rest, b->frame, 0);
 		}
@@ -302,7 +317,7 @@ void m_drop_frame(struct sim *s, struct m_block *b)
 	if (!m_in(&s->swp, i))
 		m_insert(&s->swp, i, 0);
 	b->state = KVMM_SWAPPED;
-	s->frame[b->frame] = M_UNUSED;
+	m_put_frame(s, b->frame);
 	b->frame = KVMM_NONE;
 	b->evicting = false;
 	s->st.evicted++;
@@ -373,7 +388,7 @@ u32 m_used_frames(const struct sim *s)
 	u32 f, n = 0;
 
 	for (f = 0; f < s->nr_frames; f++)
-		n += s->frame[f] == M_USED;
+		n += s->frame[f] == M_USED || s->frame[f] == M_BAD;
 	return n;
 }
 

@@ -33,6 +33,8 @@ enum m_frame {
 	M_UNUSED,
 	M_USED,
 	M_RESTING,
+	M_BAD,			/* broken, and its block has it still */
+	M_GONE,			/* broken, and never used again */
 };
 
 /** struct m_block - a block as the model has it; index as the core's */
@@ -168,6 +170,8 @@ int m_no_frame(const struct sim *s);
 bool m_may_purge(const struct sim *s, const struct m_block *b);
 u32 m_used_frames(const struct sim *s);
 u32 m_free_slots(const struct sim *s);
+void m_put_frame(struct sim *s, u32 frame);
+bool m_online(const struct sim *s, u32 frame);
 bool m_in(const struct m_order *o, u32 i);
 void m_remove(struct m_order *o, u32 i);
 void m_insert(struct m_order *o, u32 i, u32 at);
@@ -199,11 +203,13 @@ u32 sim_client_add(struct sim *s);
 void sim_client_del(struct sim *s, u32 client);
 void sim_frames_online(struct sim *s, u32 first, u32 n);
 int sim_frames_offline(struct sim *s, u32 first, u32 n, u32 flags);
+void sim_retire(struct sim *s, u64 handle);
 void sim_free_unit(struct sim *s, u32 below);
 void sim_cold_frames(struct sim *s, u32 flags);
 
 int sim_swap_out(struct sim *s, u64 handle, u32 flags);
 int sim_swap_in(struct sim *s, u32 client, u64 handle, u32 flags);
+int sim_swap_in_bad(struct sim *s, u32 client, u64 handle, u32 flags);
 void sim_done(struct sim *s, u32 which, int err);
 bool sim_late(struct sim *s, u32 which);
 void sim_reclaim(struct sim *s, u32 keep, u32 n);

@@ -22,7 +22,7 @@ static void gauges(struct sim *s, struct kvmm_pool_stat *st)
 	for (i = 1; i <= SIM_CLIENTS; i++)
 		st->nr_clients += s->client[i];
 	for (i = 0; i < s->nr_frames; i++) {
-		st->frames_online += s->frame[i] != M_OFFLINE;
+		st->frames_online += m_online(s, i);
 		st->frames_free += s->frame[i] == M_UNUSED;
 		st->frames_quarantined += s->frame[i] == M_RESTING;
 	}
@@ -91,10 +91,22 @@ static void check_data(struct sim *s)
 		if (!b->used || !b->keyed)
 			continue;
 		if (b->frame != KVMM_NONE && b->state != KVMM_READING)
-			sim_assert(s, s->frame_data[b->frame] == b->id);
+			sim_assert(s, s->frame[b->frame] == M_USED &&
+				   s->frame_data[b->frame] == b->id);
 		if (b->slot != KVMM_NONE && b->state != KVMM_WRITING)
 			sim_assert(s, s->slot_data[b->slot] == b->id);
 	}
+}
+
+/* Handle of the block that has the frame, or 0. */
+static u64 block_of(const struct sim *s, u32 frame)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_BLOCKS; i++)
+		if (s->block[i].used && s->block[i].frame == frame)
+			return s->block[i].handle;
+	return 0;
 }
 
 static void compare_orders(struct sim *s)
@@ -141,9 +153,14 @@ void sim_compare_all(struct sim *s)
 		sim_fail(s, "kvmm_core_check: %s", wrong);
 	for (i = 0; i < s->c.nr_blocks; i++)
 		compare_block(s, i);
-	for (i = 0; i < s->nr_frames; i++)
+	for (i = 0; i < s->nr_frames; i++) {
 		sim_assert(s, kvmm_core_frame_is_online(&s->c, i) ==
 			   (s->frame[i] != M_OFFLINE));
+		sim_assert(s, kvmm_core_frame_retired(&s->c, i) ==
+			   (s->frame[i] == M_BAD || s->frame[i] == M_GONE));
+		sim_assert(s, kvmm_core_frame_block(&s->c, i) ==
+			   block_of(s, i));
+	}
 	sim_assert(s, kvmm_core_frames_used(&s->c) == m_used_frames(s));
 	compare_orders(s);
 	check_data(s);

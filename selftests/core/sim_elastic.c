@@ -47,7 +47,8 @@ static int want_offline(struct sim *s, u32 first, u32 n, u32 flags)
 		return -EINVAL;
 	for (f = first; f < first + n; f++) {
 		b = s->frame[f] == M_USED ? block_in(s, f) : NULL;
-		if (s->frame[f] == M_RESTING || (b && !may_go(s, b, flags)))
+		if (s->frame[f] == M_RESTING || s->frame[f] == M_BAD ||
+		    s->frame[f] == M_GONE || (b && !may_go(s, b, flags)))
 			return -EBUSY;
 		sum += s->frame[f] != M_OFFLINE;
 	}

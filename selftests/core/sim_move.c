@@ -168,13 +168,88 @@ int sim_swap_in(struct sim *s, u32 client, u64 handle, u32 flags)
 	return ret;
 }
 
+/* What was being read is in its slot alone, and nobody holds it. */
+static void unread(struct sim *s, struct m_block *b)
+{
+	u32 k;
+
+	for (k = 1; k <= SIM_CLIENTS; k++)
+		while (m_unhold(s, b, k))
+			;
+	m_remove(&s->mem, (u32)b->handle);
+	m_insert(&s->swp, (u32)b->handle, 0);
+	m_put_frame(s, b->frame);
+	b->frame = KVMM_NONE;
+	b->state = KVMM_SWAPPED;
+}
+
+/*
+ * The same as sim_swap_in(), but a frame that was taken for it turns out to be
+ * broken before anyone has seen it.
+ */
+int sim_swap_in_bad(struct sim *s, u32 client, u64 handle, u32 flags)
+{
+	int ret = sim_swap_in(s, client, handle, flags);
+	struct m_block *b;
+	struct kvmm_io io;
+
+	if (ret != KVMM_IO_ISSUE)
+		return ret;
+	s->what = "read_elsewhere";
+	io = s->io[--s->nr_io].io;
+	b = m_get(s, handle);
+	ret = kvmm_core_read_elsewhere(&s->c, handle, s->now, &io);
+	s->st.frames_poisoned++;
+	s->frame[b->frame] = M_BAD;
+	if (m_take_frame(s, ret == KVMM_IO_ISSUE ? io.frame : KVMM_NONE)) {
+		sim_assert(s, ret == KVMM_IO_ISSUE);
+		m_put_frame(s, b->frame);
+		b->frame = io.frame;
+		add_io(s, b, &io, true);
+	} else {
+		unread(s, b);
+		sim_assert(s, ret == m_no_frame(s));
+	}
+	sim_compare(s);
+	return ret;
+}
+
+/* A memory error strikes the frame of a block. */
+void sim_retire(struct sim *s, u64 handle)
+{
+	struct m_block *b = m_get(s, handle);
+	bool has = b && b->frame != KVMM_NONE;
+	__u64 none = 0;
+	int ret;
+
+	s->what = "frame_retire";
+	ret = kvmm_core_frame_retire(&s->c, handle);
+	sim_assert(s, ret == (has ? 0 : -ESTALE));
+	if (has && s->frame[b->frame] == M_USED) {
+		s->frame[b->frame] = M_BAD;
+		s->frame_data[b->frame] = SIM_JUNK;
+		s->st.frames_poisoned++;
+		if (b->doomed || b->state == KVMM_READING) {
+			/* decided already, or when the read has ended */
+		} else if (b->state == KVMM_CLEAN && !m_pins(b) &&
+			   !s->detaching) {
+			m_drop_frame(s, b);
+		} else {
+			if (b->state != KVMM_FILLING)
+				m_note(b, KVMM_NOTE_UNREADABLE);
+			m_kill(s, b, &none);
+		}
+	}
+	sim_compare(s);
+}
+
 static void write_done(struct sim *s, struct m_block *b,
 		       const struct kvmm_io *io, int err, u32 crc)
 {
 	b->late = false;
 	if (err) {
-		s->st.write_errors++;
-		s->degraded = true;
+		s->st.write_errors += err != -EHWPOISON;
+		s->degraded |= err != -EHWPOISON;
 		if (b->evicting)
 			m_stop_evicting(s, b);
 		b->state = KVMM_RESIDENT;
@@ -205,9 +280,19 @@ static void read_done(struct sim *s, struct m_block *b,
 		m_settle(s, b);
 		return;
 	}
+	if (s->frame[io->frame] == M_BAD && (!err || err == -EBADMSG))
+		err = -EHWPOISON;
+	if (err == -EHWPOISON && !b->doomed) {
+		unread(s, b);
+		/* the same block for its key, another for who has the handle */
+		b->handle += 1ULL << 32;
+		if (!(b->handle >> 32))
+			b->handle += 1ULL << 32;
+		return;
+	}
 	if (err) {
 		s->st.checksum_errors += err == -EBADMSG;
-		s->st.read_errors += err != -EBADMSG;
+		s->st.read_errors += err != -EBADMSG && err != -EHWPOISON;
 		if (!b->doomed)
 			m_note(b, KVMM_NOTE_UNREADABLE);
 		for (k = 1; k <= SIM_CLIENTS; k++)

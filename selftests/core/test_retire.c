@@ -148,25 +148,142 @@ static void writing(void **state)
 	}
 }
 
+/* The block of key @id, which is SWAPPED. */
+static u64 swapped(struct fx *f, u32 id)
+{
+	struct kvmm_block_ref ref = fx_lookup_by(f, f->me, id, 0);
+
+	assert_int_equal(ref.result, KVMM_SWAP);
+	return ref.handle;
+}
+
+/* Its slot is good: read into a broken frame it is not lost, nor is it held. */
 static void reading(void **state)
 {
+	static const int err[] = { -EHWPOISON, 0, -EBADMSG };
+	struct kvmm_block_ref ref;
 	struct kvmm_io io;
+	struct fx f;
+	size_t k;
+	u64 h;
+
+	(void)state;
+	for (k = 0; k < 3; k++) {
+		fx_open(&f, 4, 4);
+		h = fx_block(&f, 1);
+		fx_out(&f, h, KVMM_SWAP_DROP);
+		assert_int_equal(kvmm_core_swap_in(&f.c, f.me, h,
+						   KVMM_SWAP_PIN, f.now, &io),
+				 KVMM_IO_ISSUE);
+		assert_int_equal(kvmm_core_frame_retire(&f.c, h), 0);
+		assert_true(kvmm_core_frame_retired(&f.c, io.frame));
+		fx_check(&f);
+		kvmm_core_read_done(&f.c, h, err[k]);
+		/* who thinks that it is pinned learns that it is not */
+		assert_int_equal(fx_query(&f, h), -ESTALE);
+		ref.handle = h;
+		kvmm_core_unpin(&f.c, f.me, &ref, 1);
+		assert_int_equal(ref.result, -ESTALE);
+		assert_int_equal(fx_stat(&f).read_errors, 0);
+		assert_int_equal(fx_stat(&f).checksum_errors, 0);
+		assert_int_equal(fx_stat(&f).swap_ins, 0);
+		assert_int_equal(fx_stat(&f).pins, 0);
+		h = swapped(&f, 1);
+		gone(&f, io.frame, 4);
+		assert_int_equal(fx_query(&f, h), KVMM_SWAPPED);
+		assert_int_equal(kvmm_core_swap_in(&f.c, f.me, h, 0, f.now,
+						   &io), KVMM_IO_ISSUE);
+		kvmm_core_read_done(&f.c, h, 0);
+		assert_int_equal(fx_query(&f, h), KVMM_CLEAN);
+		fx_check(&f);
+		fx_close(&f);
+	}
+}
+
+/* Dropped or late meanwhile: then it is lost whatever becomes of its frame. */
+static void reading_doomed(void **state)
+{
+	struct kvmm_block_ref ref;
+	struct kvmm_io io;
+	struct fx f;
+	int late;
+	u64 h;
+
+	(void)state;
+	for (late = 0; late < 2; late++) {
+		fx_open(&f, 4, 4);
+		h = fx_block(&f, 1);
+		fx_out(&f, h, KVMM_SWAP_DROP);
+		assert_int_equal(kvmm_core_swap_in(&f.c, f.me, h, 0, f.now,
+						   &io), KVMM_IO_ISSUE);
+		assert_int_equal(kvmm_core_frame_retire(&f.c, h), 0);
+		ref.handle = h;
+		if (late)
+			kvmm_core_io_late(&f.c, h);
+		else
+			kvmm_core_drop(&f.c, f.me, &ref, 1);
+		kvmm_core_read_done(&f.c, h, -EHWPOISON);
+		assert_int_equal(fx_lookup(&f, 1, 0), KVMM_MISS);
+		assert_int_equal(fx_stat(&f).slots_free, 4);
+		gone(&f, io.frame, 4);
+		fx_close(&f);
+	}
+}
+
+/* Found before anyone has seen the frame: there is another, or there is none. */
+static void elsewhere(void **state)
+{
+	struct kvmm_block_ref refs[4] = { { 0 } };
+	struct kvmm_io io;
+	struct fx f;
+	u32 bad, k;
+	u64 h;
+
+	(void)state;
+	for (k = 0; k < 2; k++) {
+		fx_open(&f, 4, 4);
+		h = fx_block(&f, 1);
+		fx_out(&f, h, KVMM_SWAP_DROP);
+		if (k)
+			assert_int_equal(kvmm_core_alloc(&f.c, f.me, 1, f.now,
+							 refs, 3), 3);
+		assert_int_equal(kvmm_core_swap_in(&f.c, f.me, h,
+						   KVMM_SWAP_PIN, f.now, &io),
+				 KVMM_IO_ISSUE);
+		bad = io.frame;
+		assert_int_equal(kvmm_core_read_elsewhere(&f.c, h, f.now, &io),
+				 k ? -ENOSPC : KVMM_IO_ISSUE);
+		fx_check(&f);
+		if (k) {
+			assert_int_equal(fx_query(&f, h), KVMM_SWAPPED);
+			kvmm_core_unpin(&f.c, f.me, refs, 3);
+		} else {
+			assert_int_not_equal(io.frame, bad);
+			kvmm_core_read_done(&f.c, h, 0);
+			assert_int_equal(frame_of(&f, h), io.frame);
+			refs[0].handle = h;
+			kvmm_core_unpin(&f.c, f.me, refs, 1);
+			assert_int_equal(refs[0].result, 0);
+		}
+		assert_int_equal(fx_stat(&f).pins, 0);
+		gone(&f, bad, 4);
+		fx_close(&f);
+	}
+}
+
+/* From a frame to its block. */
+static void block_of(void **state)
+{
 	struct fx f;
 	u64 h;
 
 	(void)state;
 	fx_open(&f, 4, 4);
 	h = fx_block(&f, 1);
-	fx_out(&f, h, KVMM_SWAP_DROP);
-	assert_int_equal(kvmm_core_swap_in(&f.c, f.me, h, KVMM_SWAP_PIN,
-					   f.now, &io), KVMM_IO_ISSUE);
-	assert_int_equal(kvmm_core_frame_retire(&f.c, h), 0);
-	fx_check(&f);
-	kvmm_core_read_done(&f.c, h, -EHWPOISON);
-	assert_int_equal(fx_query(&f, h), -ESTALE);
-	assert_int_equal(fx_stat(&f).read_errors, 0);
-	assert_int_equal(fx_stat(&f).pins, 0);
-	gone(&f, io.frame, 4);
+	assert_int_equal(kvmm_core_frame_block(&f.c, frame_of(&f, h)), h);
+	assert_int_equal(kvmm_core_frame_block(&f.c, frame_of(&f, h) ^ 1), 0);
+	assert_int_equal(kvmm_core_frame_block(&f.c, 4), 0);
+	assert_false(kvmm_core_frame_retired(&f.c, frame_of(&f, h)));
 	fx_close(&f);
 }
 
@@ -220,6 +337,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(clean),
 	cmocka_unit_test(writing),
 	cmocka_unit_test(reading),
+	cmocka_unit_test(reading_doomed),
+	cmocka_unit_test(elsewhere),
+	cmocka_unit_test(block_of),
 	cmocka_unit_test(elastic),
 	cmocka_unit_test(nothing_there),
 };

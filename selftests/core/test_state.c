@@ -16,7 +16,7 @@ static const char *const machine[KVMM_NR_STATES] = {
 	[KVMM_WRITING]	= "..r.c..",
 	[KVMM_CLEAN]	= "f.r..s.",
 	[KVMM_SWAPPED]	= "f.....r",
-	[KVMM_READING]	= "f...c..",
+	[KVMM_READING]	= "f...cs.",
 };
 
 static void the_table_is_the_machine(void **state)
