@@ -347,12 +347,13 @@ int kvmm_do_pool_create(struct kvmm_client *client, struct file *file,
 	ret = kvmm_pool_reserve(pool);
 	if (ret)
 		goto err_put;
-	ret = kvmm_elastic_init(pool, a);
-	if (ret)
-		goto err_unlist;
+	/* First: it refuses what can't be before anything is allocated. */
 	ret = kvmm_pool_init_core(pool, a);
 	if (ret)
 		goto err_unlist;
+	ret = kvmm_elastic_init(pool, a);
+	if (ret)
+		goto err_core;
 	ret = kvmm_arena_init(pool);
 	if (ret)
 		goto err_core;
