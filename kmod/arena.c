@@ -24,6 +24,7 @@
 #include "arena.h"
 #include "compat/compat.h"
 #include "kvmm_mod.h"
+#include "poison.h"
 
 #ifndef CONFIG_64BIT
 #error kvmm needs a 64-bit kernel: the arena is used through its linear address
@@ -159,7 +160,7 @@ void kvmm_arena_release(struct kvmm_pool *pool, pgoff_t start, pgoff_t end)
 		}
 		folio = page_folio(page);
 		next = min(folio_next_index(folio), end);
-		folio_put_refs(folio, kvmm_frames_of(pool, index, next) + 1);
+		kvmm_folio_drop(folio, kvmm_frames_of(pool, index, next) + 1);
 		index = next;
 		cond_resched();
 	}
@@ -177,7 +178,8 @@ void kvmm_arena_punch(struct kvmm_pool *pool, pgoff_t start, pgoff_t end)
 	unmap_mapping_range(inode->i_mapping, from, to - from, 1);
 }
 
-static bool kvmm_folio_poisoned(struct folio *folio, pgoff_t from, pgoff_t to)
+/** kvmm_folio_poisoned() - has an error struck pages @from to before @to */
+bool kvmm_folio_poisoned(struct folio *folio, pgoff_t from, pgoff_t to)
 {
 	pgoff_t i;
 

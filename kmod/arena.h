@@ -89,6 +89,7 @@ void kvmm_arena_release(struct kvmm_pool *pool, pgoff_t start, pgoff_t end);
 void kvmm_arena_punch(struct kvmm_pool *pool, pgoff_t start, pgoff_t end);
 bool kvmm_next_run(struct kvmm_pool *pool, bool online, u32 *first, u32 *last,
 		   u32 end);
+bool kvmm_folio_poisoned(struct folio *folio, pgoff_t from, pgoff_t to);
 bool kvmm_frame_poisoned(struct kvmm_pool *pool, u32 frame);
 unsigned int kvmm_arena_bvec(struct kvmm_pool *pool, u64 pos, size_t len,
 			     struct bio_vec *bvec, unsigned int max,

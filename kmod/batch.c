@@ -10,6 +10,7 @@
 
 #include "arena.h"
 #include "kvmm_mod.h"
+#include "poison.h"
 #include "trace.h"
 
 static bool kvmm_bad_count(u32 count)
@@ -250,6 +251,22 @@ int kvmm_do_publish(struct kvmm_client *client, struct file *file, void *arg)
 	return ret;
 }
 
+/* Blocks in memory that an error has struck must not be hits, nor be pinned. */
+static void kvmm_lookup_look(struct kvmm_client *client,
+			     struct kvmm_block_ref *refs, u32 n)
+{
+	struct kvmm_pool *pool = client->pool;
+	struct kvmm_cursor cur = {};
+	u32 i;
+
+	memset(refs, 0, n * sizeof(*refs));
+	kvmm_core_lookup(&pool->core, client->id, KVMM_LOOKUP_PEEK,
+			 kvmm_pool_now(pool), &cur,
+			 client->buf.lookup.keys[0], refs, n);
+	for (i = 0; i < n; i++)
+		kvmm_poison_look(pool, refs[i].handle);
+}
+
 int kvmm_do_lookup(struct kvmm_client *client, struct file *file, void *arg)
 {
 	struct kvmm_pool *pool = client->pool;
@@ -291,6 +308,8 @@ int kvmm_do_lookup(struct kvmm_client *client, struct file *file, void *arg)
 		ret = kvmm_pool_lock(pool);
 		if (ret)
 			break;
+		if (kvmm_poison_pending())
+			kvmm_lookup_look(client, refs, n);
 		memset(refs, 0, n * sizeof(*refs));
 		hits = kvmm_core_lookup(&pool->core, client->id, a->flags,
 					kvmm_pool_now(pool), &cur,
@@ -324,6 +343,10 @@ static void kvmm_pin_fn(struct kvmm_client *client, u64 now,
 			struct kvmm_cursor *cur, struct kvmm_block_ref *refs,
 			u32 n)
 {
+	u32 i;
+
+	for (i = 0; kvmm_poison_pending() && i < n; i++)
+		kvmm_poison_look(client->pool, refs[i].handle);
 	kvmm_core_pin(&client->pool->core, client->id, !client->rdonly, refs,
 		      n);
 }

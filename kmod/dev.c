@@ -40,6 +40,7 @@ union kvmm_arg {
 	struct kvmm_swap swap;
 	struct kvmm_events events;
 	struct kvmm_export export;
+	struct kvmm_export_call export_call;
 	struct kvmm_lease lease;
 };
 
@@ -50,6 +51,7 @@ union kvmm_arg {
  * @needs: KVMM_ANY, KVMM_BOUND or KVMM_WRITER; KVMM_IN
  * @execute: carries it out; the struct goes back to the caller also when it
  *	fails
+ * @told: called after that, with what the command returns; may be NULL
  */
 struct kvmm_ioctl {
 	unsigned int size;
@@ -57,14 +59,19 @@ struct kvmm_ioctl {
 	unsigned int needs;
 	int (*execute)(struct kvmm_client *client, struct file *file,
 		       void *arg);
+	void (*told)(void *arg, int err);
 };
 
 #define KVMM_IOCTL(_cmd, _arg, _min_size, _needs, _execute)		\
+	KVMM_IOCTL_TOLD(_cmd, _arg, _min_size, _needs, _execute, NULL)
+
+#define KVMM_IOCTL_TOLD(_cmd, _arg, _min_size, _needs, _execute, _told)	\
 	[_IOC_NR(_cmd)] = {						\
 		.size = sizeof_field(union kvmm_arg, _arg),		\
 		.min_size = (_min_size),				\
 		.needs = (_needs),					\
 		.execute = (_execute),					\
+		.told = (_told),					\
 	}
 
 static const struct kvmm_ioctl kvmm_ioctls[] = {
@@ -104,7 +111,8 @@ static const struct kvmm_ioctl kvmm_ioctls[] = {
 	KVMM_IOCTL(KVMM_SWAP_IN, swap, 32, KVMM_BOUND, kvmm_do_swap_in),
 	KVMM_IOCTL(KVMM_EVENTS, events, 24, KVMM_BOUND | KVMM_IN,
 		   kvmm_do_events),
-	KVMM_IOCTL(KVMM_EXPORT, export, 24, KVMM_BOUND, kvmm_do_export),
+	KVMM_IOCTL_TOLD(KVMM_EXPORT, export, 24, KVMM_BOUND, kvmm_do_export,
+			kvmm_export_told),
 	KVMM_IOCTL(KVMM_LEASE, lease, 24, KVMM_BOUND, kvmm_do_lease),
 };
 
@@ -165,6 +173,8 @@ static long kvmm_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	ret = op->execute(client, file, &arg);
 	if (copy_to_user(ptr, &arg, min(usize, op->size)) && !ret)
 		ret = -EFAULT;
+	if (op->told)
+		op->told(&arg, ret);
 	return ret;
 }
 

@@ -95,6 +95,8 @@ static struct sg_table *kvmm_dmabuf_map(struct dma_buf_attachment *attach,
 	/* A device that may write is one that may write. */
 	if (x->rdonly && dir != DMA_TO_DEVICE)
 		return ERR_PTR(-EACCES);
+	if (kvmm_export_poisoned(x))
+		return ERR_PTR(-EHWPOISON);
 	m = kzalloc(sizeof(*m), GFP_KERNEL);
 	if (!m)
 		return ERR_PTR(-ENOMEM);
@@ -201,7 +203,11 @@ static vm_fault_t kvmm_dmabuf_fault(struct vm_fault *vmf)
 	n = min((pgoff_t)((end - addr) >> PAGE_SHIFT),
 		x->pieces[piece + 1].start - vmf->pgoff);
 	for (; n; n--) {
-		ret = vmf_insert_pfn(vma, addr, pfn);
+		/* As for any page that a memory error has struck. */
+		if (PageHWPoison(pfn_to_page(pfn)))
+			ret = VM_FAULT_HWPOISON;
+		else
+			ret = vmf_insert_pfn(vma, addr, pfn);
 		if (first == VM_FAULT_SIGBUS)
 			first = ret;
 		if (ret != VM_FAULT_NOPAGE)
@@ -246,6 +252,8 @@ static int kvmm_dmabuf_vmap(struct dma_buf *buf, struct iosys_map *map)
 
 	if (x->nr_pages > INT_MAX)
 		return -ENOMEM;
+	if (kvmm_export_poisoned(x))
+		return -EHWPOISON;
 	pages = kvmalloc_array(x->nr_pages, sizeof(*pages),
 			       GFP_KERNEL | __GFP_NOWARN);
 	if (!pages)

@@ -15,6 +15,7 @@
 
 #include "arena.h"
 #include "kvmm_mod.h"
+#include "poison.h"
 #include "swap.h"
 #include "trace.h"
 
@@ -79,6 +80,11 @@ static bool kvmm_op_complete(struct kvmm_op *op)
 		op->err = res < 0 ? res : -EIO;
 	}
 
+	/* Not to run into the error here; nor is what was read what is there. */
+	if (!op->err && kvmm_poison_ever() &&
+	    kvmm_frame_poisoned(op->pool, op->io.frame))
+		op->err = -EHWPOISON;
+
 	/* What is read too late is not used. */
 	if (!op->err && op->area->checksums && (op->write || !op->late)) {
 		op->crc = kvmm_op_checksum(op);
@@ -117,6 +123,9 @@ static void kvmm_op_arrived(struct kvmm_op *op)
 	bool degraded = pool->core.degraded;
 	u64 us = kvmm_us_since(op->started);
 
+	if (!op->write && (!op->err || op->err == -EBADMSG) &&
+	    kvmm_core_frame_retired(&pool->core, op->io.frame))
+		op->err = -EHWPOISON;
 	trace_kvmm_swap_done(pool, op, us);
 	if (!op->err)
 		kvmm_hist_add(&pool->hist[op->write ? KVMM_HIST_LATENCY_OUT :

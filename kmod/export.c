@@ -21,6 +21,7 @@
 #include "arena.h"
 #include "export.h"
 #include "kvmm_mod.h"
+#include "poison.h"
 
 /* Entries of a scatter list count bytes in 32 bits. */
 #define KVMM_MAX_PIECE	(SZ_1G >> PAGE_SHIFT)
@@ -115,6 +116,14 @@ static int kvmm_export_walk(struct kvmm_export_mem *x, pgoff_t start,
 		}
 		folio = page_folio(page);
 		n = min(folio_next_index(folio) - (start + at), pages - at);
+		/* No device is to run into an error that is known. */
+		if (!pieces &&
+		    kvmm_folio_poisoned(folio, start + at - folio->index,
+					start + at - folio->index + n)) {
+			folio_put(folio);
+			ret = -EHWPOISON;
+			break;
+		}
 		if (!run || page_to_pfn(page) != next_pfn ||
 		    run + n > KVMM_MAX_PIECE) {
 			if (pieces) {
@@ -153,13 +162,45 @@ static void kvmm_export_put_pages(struct kvmm_export_mem *x)
 				    pfn;
 
 			n = min(n, left);
-			folio_put(folio);
+			/* Of a pool that is gone, maybe the last. */
+			if (READ_ONCE(folio->mapping))
+				folio_put(folio);
+			else
+				kvmm_folio_drop(folio, 1);
 			pfn += n;
 			left -= n;
 			cond_resched();
 		}
 	}
 	kvfree(x->pieces);
+}
+
+/**
+ * kvmm_export_poisoned() - has a memory error struck an export
+ * @x: the export
+ */
+bool kvmm_export_poisoned(const struct kvmm_export_mem *x)
+{
+	u32 i;
+
+	for (i = 0; i < x->nr_pieces; i++) {
+		unsigned long pfn = page_to_pfn(x->pieces[i].page);
+		pgoff_t left = kvmm_piece_pages(x, i);
+
+		while (left) {
+			struct folio *folio = page_folio(pfn_to_page(pfn));
+			pgoff_t from = pfn - folio_pfn(folio);
+			pgoff_t n = min_t(pgoff_t, left,
+					  folio_nr_pages(folio) - from);
+
+			if (kvmm_folio_poisoned(folio, from, from + n))
+				return true;
+			pfn += n;
+			left -= n;
+			cond_resched();
+		}
+	}
+	return false;
 }
 
 /* The frames are online, and stay so: the tree has them. */
@@ -280,12 +321,14 @@ err_free:
 
 int kvmm_do_export(struct kvmm_client *client, struct file *file, void *arg)
 {
+	struct kvmm_export_call *call = arg;
 	struct kvmm_pool *pool = client->pool;
-	struct kvmm_export *a = arg;
+	struct kvmm_export *a = &call->a;
 	struct kvmm_export_mem *x;
 	struct dma_buf *buf;
 	int fd;
 
+	call->file = NULL;
 	a->fd = -1;
 	if (a->flags & ~KVMM_EXPORT_RDONLY || a->__reserved || !a->count ||
 	    (u64)a->first + a->count > pool->core.cfg.nr_frames)
@@ -301,11 +344,34 @@ int kvmm_do_export(struct kvmm_client *client, struct file *file, void *arg)
 		kvmm_export_drop(x);
 		return PTR_ERR(buf);
 	}
-	fd = dma_buf_fd(buf, O_CLOEXEC);
+	fd = get_unused_fd_flags(O_CLOEXEC);
 	if (fd < 0) {
 		dma_buf_put(buf);
 		return fd;
 	}
+	call->file = buf->file;
 	a->fd = fd;
 	return 0;
+}
+
+/**
+ * kvmm_export_told() - the caller knows the descriptor, or never will
+ * @arg: the command's struct
+ * @err: 0 or what the command returns
+ *
+ * A descriptor that was installed can't be taken back, as others may have got
+ * hold of it; so it is installed last.
+ */
+void kvmm_export_told(void *arg, int err)
+{
+	struct kvmm_export_call *call = arg;
+
+	if (!call->file)
+		return;
+	if (err) {
+		put_unused_fd(call->a.fd);
+		fput(call->file);
+	} else {
+		fd_install(call->a.fd, call->file);
+	}
 }

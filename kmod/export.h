@@ -63,6 +63,7 @@ static inline pgoff_t kvmm_piece_pages(const struct kvmm_export_mem *x, u32 i)
 
 /* ---- export.c ---- */
 
+bool kvmm_export_poisoned(const struct kvmm_export_mem *x);
 void kvmm_export_drop(struct kvmm_export_mem *x);
 
 /* ---- dmabuf.c ---- */

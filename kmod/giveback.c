@@ -19,6 +19,7 @@
 #include "arena.h"
 #include "compat/compat.h"
 #include "kvmm_mod.h"
+#include "poison.h"
 
 /* Units that can't go, or chunks that may not, in a row: then it's enough. */
 #define KVMM_GIVE_TRIES	512
@@ -133,7 +134,7 @@ static bool kvmm_folio_go(struct kvmm_unit *u, struct folio *folio)
 	folio_unlock(folio);
 	if (folio_ref_count(folio) == refs)
 		u->freed += folio_nr_pages(folio);
-	folio_put_refs(folio, refs);
+	kvmm_folio_drop(folio, refs);
 	return true;
 }
 

@@ -133,6 +133,16 @@ struct kvmm_elastic {
 	u64 shrinks;
 };
 
+/**
+ * struct kvmm_export_call - KVMM_EXPORT on its way
+ * @a: what the caller gave and gets
+ * @file: the dma-buf, or NULL; it gets its descriptor when the caller was told
+ */
+struct kvmm_export_call {
+	struct kvmm_export a;
+	struct file *file;
+};
+
 struct kvmm_area;
 struct kvmm_user;
 
@@ -607,6 +617,7 @@ int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags);
 bool kvmm_export_covers(struct kvmm_pool *pool, u32 first, u32 count);
 u32 kvmm_export_revoke(struct kvmm_pool *pool);
 int kvmm_do_export(struct kvmm_client *client, struct file *file, void *arg);
+void kvmm_export_told(void *arg, int err);
 #else
 static inline bool kvmm_export_covers(struct kvmm_pool *pool, u32 first,
 				      u32 count)
@@ -623,6 +634,10 @@ static inline int kvmm_do_export(struct kvmm_client *client, struct file *file,
 				 void *arg)
 {
 	return -EOPNOTSUPP;
+}
+
+static inline void kvmm_export_told(void *arg, int err)
+{
 }
 #endif
 

@@ -6,6 +6,7 @@
 #include <linux/module.h>
 
 #include "kvmm_mod.h"
+#include "poison.h"
 
 /* Completions, in order; and what may have to wait for a device. */
 struct workqueue_struct *kvmm_done_wq;
@@ -52,12 +53,14 @@ static int __init kvmm_init(void)
 	ret = kvmm_shrink_init();
 	if (ret)
 		goto err_sysfs;
+	kvmm_poison_init();
 	ret = misc_register(&kvmm_misc);
 	if (ret)
-		goto err_shrink;
+		goto err_poison;
 	return 0;
 
-err_shrink:
+err_poison:
+	kvmm_poison_exit();
 	kvmm_shrink_exit();
 err_sysfs:
 	kvmm_sysfs_exit();
@@ -79,6 +82,7 @@ err_done_wq:
 static void __exit kvmm_exit(void)
 {
 	misc_deregister(&kvmm_misc);
+	kvmm_poison_exit();
 	kvmm_shrink_exit();
 	kvmm_sysfs_exit();
 	destroy_workqueue(kvmm_end_wq);

@@ -8,6 +8,7 @@
 #include <linux/uaccess.h>
 
 #include "kvmm_mod.h"
+#include "poison.h"
 #include "swap.h"
 
 /** kvmm_swap_check() - is a command well-formed; 0 or -EINVAL */
@@ -97,6 +98,8 @@ static bool kvmm_issue(struct kvmm_cmd *cmd, const struct kvmm_swap_req *req,
 				       pool->dead ? -ENODEV : -ENOMEM);
 			continue;
 		}
+		if (kvmm_poison_pending())
+			kvmm_poison_look(pool, handles[i]);
 		op = list_first_entry(&ops, struct kvmm_op, submit);
 		if (req->out)
 			ret = kvmm_swap_out_one(cmd, op, handles[i],
@@ -106,6 +109,8 @@ static bool kvmm_issue(struct kvmm_cmd *cmd, const struct kvmm_swap_req *req,
 						handles[i],
 						req->flags & KVMM_SWAP_PIN,
 						kvmm_pool_now(pool), &op->io);
+		if (!req->out && ret == KVMM_IO_ISSUE && kvmm_poison_ever())
+			ret = kvmm_poison_elsewhere(pool, &op->io);
 		switch (ret) {
 		case KVMM_IO_ISSUE:
 			list_del(&op->submit);

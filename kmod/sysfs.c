@@ -9,6 +9,7 @@
 #include <linux/sysfs.h>
 
 #include "kvmm_mod.h"
+#include "poison.h"
 #include "swap.h"
 
 static struct kobject *kvmm_kobj;
@@ -40,16 +41,24 @@ static ssize_t max_bytes_show(struct kobject *kobj, struct kobj_attribute *attr,
 	return sysfs_emit(buf, "%llu\n", kvmm_limit_bytes());
 }
 
+static ssize_t poisoned_bytes_show(struct kobject *kobj,
+				   struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", kvmm_poison_kept());
+}
+
 static struct kobj_attribute version_attr = __ATTR_RO(version);
 static struct kobj_attribute nr_pools_attr = __ATTR_RO(nr_pools);
 static struct kobj_attribute pinned_bytes_attr = __ATTR_RO(pinned_bytes);
 static struct kobj_attribute max_bytes_attr = __ATTR_RO(max_bytes);
+static struct kobj_attribute poisoned_bytes_attr = __ATTR_RO(poisoned_bytes);
 
 static struct attribute *kvmm_attrs[] = {
 	&version_attr.attr,
 	&nr_pools_attr.attr,
 	&pinned_bytes_attr.attr,
 	&max_bytes_attr.attr,
+	&poisoned_bytes_attr.attr,
 	NULL,
 };
 

@@ -654,6 +654,75 @@ TEST_F(dmabuf, limit)
 	EXPECT_EQ(0, exports(&self->t));
 }
 
+/* ---- a descriptor that nobody is told of ---- */
+
+struct trap {
+	struct kvmm_export *arg;
+	int go;
+	int delay;
+};
+
+static void *close_trap(void *p)
+{
+	struct trap *trap = p;
+	volatile int spin;
+
+	for (;;) {
+		int go = __atomic_load_n(&trap->go, __ATOMIC_ACQUIRE);
+
+		if (go < 0)
+			return NULL;
+		if (!go)
+			continue;
+		for (spin = 0; spin < trap->delay; spin++)
+			;
+		mprotect(trap->arg, 4096, PROT_READ);
+		__atomic_store_n(&trap->go, 0, __ATOMIC_RELEASE);
+	}
+}
+
+/*
+ * The struct becomes read-only while the command runs: it fails, and what it
+ * made is gone.
+ */
+TEST_F(dmabuf, untold)
+{
+	struct trap trap = { 0 };
+	pthread_t thread;
+	int i, ret, failed = 0, good = 0;
+
+	trap.arg = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, trap.arg);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, close_trap, &trap));
+	for (i = 0; i < 2000; i++) {
+		ASSERT_EQ(0, mprotect(trap.arg, 4096, PROT_READ | PROT_WRITE));
+		*trap.arg = (struct kvmm_export){
+			.size = sizeof(*trap.arg), .count = FRAMES,
+		};
+		trap.delay = i * 7 % 20000;
+		__atomic_store_n(&trap.go, 1, __ATOMIC_RELEASE);
+		ret = kt_ioctl(self->t.fd, KVMM_EXPORT, trap.arg);
+		while (__atomic_load_n(&trap.go, __ATOMIC_ACQUIRE))
+			;
+		if (!ret)
+			close(trap.arg->fd);
+		else
+			ASSERT_EQ(-EFAULT, ret);
+		failed += !!ret;
+		good += !ret;
+		/* the file is released when the task returns to its program */
+		ASSERT_EQ(0, exports(&self->t)) {
+			TH_LOG("left behind by command %d", i);
+		}
+	}
+	__atomic_store_n(&trap.go, -1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	EXPECT_LT(0, failed);
+	EXPECT_LT(0, good);
+	munmap(trap.arg, 4096);
+}
+
 /* What a device writes while the pool goes. */
 TEST_F(dmabuf, revoked)
 {

@@ -59,6 +59,7 @@
  * -EALREADY      this part was published before
  * -ENOMEM        no memory, or a limit on it
  * -EIO           the area could not be written
+ * -EHWPOISON     memory that a memory error has struck
  * -EINTR         a signal ended the wait; what was done is in @done
  * -ECANCELED     someone asked for it to end: KVMM_POPULATE_CANCEL
  * =============  ============================================================
@@ -980,8 +981,8 @@ struct kvmm_events {
  * say that they only read (DMA_TO_DEVICE); importers that map memory for both
  * directions, as most DRM drivers do, get -EACCES.
  * Errors: -EINVAL, -EAGAIN (a frame is not online), -EBUSY (a chunk is on its
- * way out), -EACCES, -EMFILE, -EUSERS (too many), -ENOMEM, -EINTR, -EOPNOTSUPP
- * (the kernel has no dma-buf).
+ * way out), -EHWPOISON (a memory error has struck a frame), -EACCES, -EMFILE,
+ * -EUSERS (too many), -ENOMEM, -EINTR, -EOPNOTSUPP (the kernel has no dma-buf).
  */
 struct kvmm_export {
 	__u32 size;
@@ -1020,6 +1021,10 @@ struct kvmm_export {
  * carries one more pin of the caller's, and one that failed does not.
  * Entry errors: -ESTALE (also: the data is lost), -EAGAIN, -ENOSPC (no frame
  * can be had), -ENOBUFS, -EBUSY (FILLING).
+ *
+ * With -ESTALE all pins on the block are gone, whoever had them.  Its key may
+ * be a hit still, with another handle: where a memory error struck the frame that
+ * it was being read into.
  */
 struct kvmm_swap_cmd {
 	__aligned_u64 addr;
