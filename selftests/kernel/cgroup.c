@@ -226,4 +226,27 @@ TEST_F(cgroup, limit_above_a_deleted_group)
 	EXPECT_EQ(0, kt_cgroup_field(OUTER, "memory.events", "oom_kill"));
 }
 
+/* More bookkeeping than there is memory: refused, and nothing was taken for it. */
+static int make_vast(void *arg)
+{
+	struct kvmm_pool_create spec = kt_spec("vast", 4096, KVMM_MAX_BLOCKS,
+					       0);
+	int ret = kt_cgroup_join(INNER);
+	int fd = kt_dev(O_RDWR);
+
+	(void)arg;
+	spec.nr_elastic = spec.nr_frames;
+	if (!ret)
+		ret = fd < 0 ? fd : kt_ioctl(fd, KVMM_POOL_CREATE, &spec);
+	return ret;
+}
+
+TEST_F(cgroup, refused_first)
+{
+	if (kt_cgroup_get(INNER, "memory.peak") < 0)
+		SKIP(return, "no memory.peak");
+	EXPECT_EQ(-ENOMEM, kt_child(make_vast, NULL));
+	EXPECT_GT(8 * MIB, kt_cgroup_get(INNER, "memory.peak"));
+}
+
 KT_MAIN
