@@ -16,11 +16,15 @@
 #include <emmintrin.h>
 #endif
 
-/* Batches of more bytes would only drive other data out of the caches; smaller
- * fragments were seen to be slower past them than through them.
+/* Batches of more bytes would only drive other data out of the caches.  Going
+ * in, a frame is read from its beginning to its end, and what is written is
+ * scattered: past the caches pays off from one page on.  Going out it is the
+ * reads that are scattered, and smaller fragments were seen to be slower past
+ * the caches than through them.
  */
 #define PAST_CACHES	(8UL << 20)
-#define PAST_FRAGMENT	(64UL << 10)
+#define PAST_FRAGMENT_IN	(4UL << 10)
+#define PAST_FRAGMENT_OUT	(64UL << 10)
 
 struct host_gpu {
 	struct kvmm_gpu gpu;
@@ -141,7 +145,8 @@ static void host_copy_piece(const struct host_piece *p, enum kvmm_gpu_dir dir,
 	char *dev = (char *)(uintptr_t)p->dev;
 	size_t i;
 
-	large = large && p->bytes >= PAST_FRAGMENT;
+	large = large && p->bytes >= (dir == KVMM_GPU_OUT ? PAST_FRAGMENT_OUT
+							  : PAST_FRAGMENT_IN);
 	for (i = 0; i < p->count; i++) {
 		if (dir == KVMM_GPU_OUT)
 			copy(host, dev, p->bytes, large);

@@ -278,6 +278,76 @@ static void test_many(void **state)
 	data_exit(&d);
 }
 
+#define LARGE_FRAMES	11
+#define LARGE_FRAGS	200
+#define LARGE_BYTES	4168	/* a page and some, not a whole line */
+#define LARGE_STRIDE	5001
+
+/* So much at once that the host device writes past the caches: every byte. */
+static void test_large(void **state)
+{
+	struct fx *fx = *state;
+	size_t span = (size_t)LARGE_FRAGS * LARGE_STRIDE, i, k;
+	char *host = fx_map(LARGE_FRAMES * MiB), *want;
+	uint64_t dev = fx_dev_alloc(fx, LARGE_FRAMES * span + 64);
+	struct kvmm_gpu_copy copies[LARGE_FRAMES];
+	struct kvmm_gpu_run runs[LARGE_FRAMES];
+	struct kvmm_gpu_stream *s;
+
+	want = malloc(LARGE_FRAMES * span);
+	assert_non_null(want);
+	fx_ok(fx->gpu, kvmm_gpu_register(fx->gpu, host, LARGE_FRAMES * MiB),
+	      "register");
+	fx_ok(fx->gpu, kvmm_gpu_stream_create(fx->gpu, &s), "stream");
+	for (i = 0; i < LARGE_FRAMES; i++) {
+		runs[i] = (struct kvmm_gpu_run){dev + 3 + i * span,
+						LARGE_STRIDE, LARGE_BYTES,
+						LARGE_FRAGS};
+		copies[i] = (struct kvmm_gpu_copy){host + i * MiB + 40,
+						   &runs[i], 1};
+	}
+	fx_fill(host, LARGE_FRAMES * MiB);
+	memset(want, 0x11, LARGE_FRAMES * span);
+	fx_poke(fx, dev + 3, want, LARGE_FRAMES * span);
+	fx_ok(fx->gpu, kvmm_gpu_copy(s, KVMM_GPU_IN, copies, LARGE_FRAMES),
+	      "in");
+	fx_ok(fx->gpu, kvmm_gpu_stream_sync(s), "sync");
+	for (i = 0; i < LARGE_FRAMES; i++)
+		for (k = 0; k < LARGE_FRAGS; k++)
+			memcpy(want + i * span + k * LARGE_STRIDE,
+			       host + i * MiB + 40 + k * LARGE_BYTES,
+			       LARGE_BYTES);
+	memset(host, 0, LARGE_FRAMES * MiB);
+	for (i = 0; i < LARGE_FRAMES; i++) {
+		char *now = malloc(span);
+
+		fx_peek(fx, now, dev + 3 + i * span, span);
+		assert_memory_equal(now, want + i * span, span);
+		free(now);
+	}
+	/* and back */
+	fx_ok(fx->gpu, kvmm_gpu_copy(s, KVMM_GPU_OUT, copies, LARGE_FRAMES),
+	      "out");
+	fx_ok(fx->gpu, kvmm_gpu_stream_sync(s), "sync");
+	for (i = 0; i < LARGE_FRAMES; i++) {
+		for (k = 0; k < LARGE_FRAGS; k++)
+			assert_memory_equal(host + i * MiB + 40 +
+						    k * LARGE_BYTES,
+					    want + i * span + k * LARGE_STRIDE,
+					    LARGE_BYTES);
+		for (k = 0; k < 40; k++)
+			assert_int_equal(host[i * MiB + k], 0);
+		for (k = 40 + LARGE_FRAGS * LARGE_BYTES; k < MiB; k++)
+			assert_int_equal(host[i * MiB + k], 0);
+	}
+	kvmm_gpu_stream_destroy(s);
+	fx_ok(fx->gpu, kvmm_gpu_unregister(fx->gpu, host, LARGE_FRAMES * MiB),
+	      "unregister");
+	fx_dev_free(fx, dev);
+	fx_unmap(host, LARGE_FRAMES * MiB);
+	free(want);
+}
+
 #define CALLS(name) fake.calls(name)
 
 /* Which path a fragment takes, and that neighbours go as one. */
@@ -321,7 +391,11 @@ static void test_routing(void **state)
 
 int copy_tests(void)
 {
-	struct CMUnitTest tests[2 * NR_CONFIGS + 1];
+	static const struct fx_config host = {
+		.name = "host",
+		.backend = KVMM_GPU_HOST,
+	};
+	struct CMUnitTest tests[2 * NR_CONFIGS + 2];
 	static char names[2 * NR_CONFIGS][64];
 	size_t i;
 
@@ -341,6 +415,10 @@ int copy_tests(void)
 	tests[i] = (struct CMUnitTest){
 		"crossover: which path", test_routing, fx_setup, fx_teardown,
 		(void *)&configs[5],
+	};
+	tests[i + 1] = (struct CMUnitTest){
+		"host: a large batch", test_large, fx_setup, fx_teardown,
+		(void *)&host,
 	};
 	return cmocka_run_group_tests_name("copies", tests, NULL, NULL);
 }
