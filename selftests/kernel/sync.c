@@ -43,18 +43,9 @@ FIXTURE_TEARDOWN(sync)
 	kt_nullb_end();
 }
 
-static struct kvmm_pool_stat stat_of(struct kt *t)
-{
-	struct kvmm_pool_stat st;
-
-	if (kt_stat(t, &st))
-		memset(&st, 0xff, sizeof(st));
-	return st;
-}
-
 static uint64_t moving(struct kt *t)
 {
-	struct kvmm_pool_stat st = stat_of(t);
+	struct kvmm_pool_stat st = kt_stat_of(t);
 
 	return st.blocks[KVMM_WRITING] + st.blocks[KVMM_READING];
 }
@@ -80,11 +71,11 @@ TEST_F(sync, many)
 		if (most < now)
 			most = now;
 		kt_sleep_ms(1);
-	} while (stat_of(&self->t).blocks[KVMM_SWAPPED] < N / 2);
+	} while (kt_stat_of(&self->t).blocks[KVMM_SWAPPED] < N / 2);
 	EXPECT_EQ(0, kt_reap(pid));
 	EXPECT_LT(LIMIT / 2, most);
 	EXPECT_GE(LIMIT, most);
-	EXPECT_EQ(N, stat_of(&self->t).blocks[KVMM_SWAPPED]);
+	EXPECT_EQ(N, kt_stat_of(&self->t).blocks[KVMM_SWAPPED]);
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 }
 
@@ -100,7 +91,7 @@ TEST_F(sync, many_killed)
 		kt_sleep_ms(1);
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	EXPECT_EQ(-ECHILD, kt_reap(pid));
-	st = stat_of(&self->t);
+	st = kt_stat_of(&self->t);
 	EXPECT_EQ(0, moving(&self->t));
 	EXPECT_LT(0, st.blocks[KVMM_SWAPPED]);
 	EXPECT_GE(LIMIT + LIMIT / 2, st.blocks[KVMM_SWAPPED]);
@@ -133,7 +124,7 @@ TEST_F(sync, refs_gone)
 	ASSERT_EQ(0, munmap(self->gone, N * sizeof(*self->gone)));
 	pthread_join(thread, NULL);
 	EXPECT_EQ(-EFAULT, self->ret);
-	EXPECT_EQ(0, stat_of(&self->t).pins);
+	EXPECT_EQ(0, kt_stat_of(&self->t).pins);
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 }
 
