@@ -190,18 +190,25 @@ TEST_F(fsfail, held)
 	EXPECT_EQ(0, mount(NULL, self->fs.dir, NULL, flags, NULL));
 }
 
-/* It makes itself read-only: there is an error on the disk. */
+/*
+ * It makes itself read-only: there is an error on the disk.  Some kernels then
+ * shut it down.
+ */
 TEST_F(fsfail, read_only)
 {
 	char path[128];
+	int ret;
 
 	ASSERT_EQ(0, attach(self));
 	ASSERT_EQ(N / 2, out(self, 0, N / 2));
 	snprintf(path, sizeof(path), "/sys/fs/ext4/%s/trigger_fs_error",
 		 self->fs.dev);
 	ASSERT_EQ(0, kt_file_put(path, "1"));
-	ASSERT_EQ(-EROFS, kt_loop_file(&self->fs, "new", O_RDWR | O_CREAT));
-	failing(_metadata, self, false);
+	ret = kt_loop_file(&self->fs, "new", O_RDWR | O_CREAT);
+	ASSERT_TRUE(ret == -EROFS || ret == -EIO) {
+		TH_LOG("%d", ret);
+	}
+	failing(_metadata, self, ret == -EIO);
 	ASSERT_EQ(0, kt_detach(&self->t, KVMM_SWAP_DISCARD));
 	/* a block that has its place is tried: an area is one or is not */
 	if (!attach(self))

@@ -93,14 +93,14 @@ static int detaches(void *arg)
 TEST_F(laggard, both_are_through)
 {
 	struct order order = { self->ref.handle, variant->cmd };
+	uint64_t deadline = kt_now_ms() + 15000;
 	struct laggard_state st = { 0 };
 	pid_t mover, detacher;
-	int i;
 
 	ASSERT_EQ(0, ioctl(self->dev, LAGGARD_HOLD));
 	mover = kt_spawn(moves, &order);
 	ASSERT_LT(0, mover);
-	for (i = 0; i < 15000 && (!st.inside || !st.ended); i++) {
+	while ((!st.inside || !st.ended) && kt_now_ms() < deadline) {
 		kt_sleep_ms(1);
 		ASSERT_EQ(0, ioctl(self->dev, LAGGARD_STATE, &st));
 	}

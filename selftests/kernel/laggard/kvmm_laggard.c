@@ -51,7 +51,11 @@ static ssize_t laggard_iter(struct kiocb *iocb, struct iov_iter *iter,
 	laggard_complete = iocb->ki_complete;
 	iocb->ki_complete = laggard_end;
 	ret = real(iocb, iter);
-	if (ret != -EIOCBQUEUED) {
+	if (ret >= 0) {
+		/* It was fast: then it is as if it had been queued. */
+		laggard_end(iocb, ret);
+		ret = -EIOCBQUEUED;
+	} else if (ret != -EIOCBQUEUED) {
 		iocb->ki_complete = laggard_complete;
 		return ret;
 	}
