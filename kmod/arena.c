@@ -90,6 +90,7 @@ static int kvmm_arena_open(struct kvmm_pool *pool)
 	mapping_set_unevictable(inode->i_mapping);
 	arena->mnt = mnt;
 	arena->file = file;
+	arena->ino = inode->i_ino;
 	return 0;
 }
 
@@ -108,6 +109,7 @@ int kvmm_arena_init(struct kvmm_pool *pool)
 	if (arena->size > MAX_LFS_FILESIZE)
 		return -EINVAL;
 	init_rwsem(&arena->sem);
+	mutex_init(&arena->turn);
 	for (i = 0; i < ARRAY_SIZE(arena->unit); i++)
 		mutex_init(&arena->unit[i]);
 	arena->max_segs = 1;

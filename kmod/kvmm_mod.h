@@ -12,6 +12,7 @@
  *	      kvmm_elastic_lock
  *	      kvmm_arena.unit[]
  *	        kvmm_arena.sem
+ *	          kvmm_arena.turn
  *	          kvmm_pool.lock
  *	            kvmm_event_queue.lock
  *
@@ -60,6 +61,8 @@
  * @size: bytes
  * @sem: readers bring whole huge pages in, a writer smaller pieces; a writer
  *	also ends the arena
+ * @turn: one thread tries the other nodes
+ * @ino: number of the inode, by which nodes take turns; constant
  * @unit: serialise two threads that populate the same unit, by hash
  * @max_segs: most physically contiguous pieces of a frame that is online;
  *	written under the pool's lock
@@ -71,6 +74,8 @@ struct kvmm_arena {
 	struct file *file;
 	u64 size;
 	struct rw_semaphore sem;
+	struct mutex turn;			/* the inode's number */
+	unsigned long ino;
 	struct mutex unit[KVMM_UNIT_LOCKS];	/* one thread a unit */
 	unsigned int max_segs;
 };
@@ -501,6 +506,7 @@ void kvmm_place_option(const struct kvmm_pool *pool, char *buf, size_t size);
 unsigned int kvmm_place_cpus(const struct kvmm_pool *pool);
 int kvmm_place_worker(const struct kvmm_pool *pool, unsigned int i);
 bool kvmm_place_refuses(const struct kvmm_pool *pool, int nid);
+bool kvmm_place_turn(struct kvmm_pool *pool, unsigned int n);
 u32 kvmm_place_misplaced(struct kvmm_pool *pool, u32 first, u32 last);
 
 /* ---- lease.c ---- */

@@ -5,7 +5,8 @@
  *
  * The nodes are told to the file system as a mount option.  It is a wish only:
  * a cpuset overrules it, and taking turns goes elsewhere when a node is full.  So
- * each folio is looked at when it has come.
+ * each folio is looked at when it has come; where that is elsewhere, the other
+ * nodes that were asked for are tried first.
  */
 #include <linux/cpuset.h>
 #include <linux/mm.h>
@@ -144,6 +145,31 @@ static bool kvmm_place_asked(const struct kvmm_pool *pool, int nid)
 bool kvmm_place_refuses(const struct kvmm_pool *pool, int nid)
 {
 	return !pool->nodes_prefer && !kvmm_place_asked(pool, nid);
+}
+
+/**
+ * kvmm_place_turn() - let another node take the turn of the next folio
+ * @pool: the pool; kvmm_arena.turn is held
+ * @n: the how manyth try, from 1 on; 0: the turns are as they were
+ *
+ * Whose turn it is goes by the page's index and the inode's number, which the
+ * kernel adds so that files begin with different nodes.  Nobody else has a use
+ * for the number.  In some kernels a huge page counts as one, in others as its
+ * pages; so both steps are tried.
+ *
+ * Return: false: all nodes were tried.
+ */
+bool kvmm_place_turn(struct kvmm_pool *pool, unsigned int n)
+{
+	unsigned int others = pool->nodes ? hweight64(pool->nodes) - 1 : 0;
+	unsigned long step = n;
+
+	if (n > 2 * others)
+		return false;
+	if (n > others)
+		step = (n - others) * PTRS_PER_PTE;
+	WRITE_ONCE(kvmm_arena_inode(pool)->i_ino, pool->arena.ino + step);
+	return true;
 }
 
 static bool kvmm_frame_misplaced(struct kvmm_pool *pool, u32 frame)

@@ -97,11 +97,12 @@ static struct page *kvmm_arena_get(struct kvmm_pool *pool, pgoff_t index,
 
 /*
  * Get one folio, or the part of it before @end, with the limit raised for just
- * that.  Returns -ENOSPC where someone else was faster.
+ * that.  Returns -ENOSPC where someone else was faster, -EXDEV where it would be
+ * on a node that was not asked for.
  */
-static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
-			       pgoff_t index, pgoff_t end, bool gently,
-			       pgoff_t *next)
+static int kvmm_arena_get_one(struct kvmm_pool *pool, pgoff_t start,
+			      pgoff_t index, pgoff_t end, bool gently,
+			      pgoff_t *next)
 {
 	bool huge = !(index & (PTRS_PER_PTE - 1)) &&
 		    end - index >= PTRS_PER_PTE;
@@ -127,7 +128,7 @@ static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
 		folio_put(folio);
 		kvmm_arena_punch(pool, from, to);
 		kvmm_arena_allow(pool, -want);
-		return -ENOMEM;
+		return -EXDEV;
 	}
 	if (folio->index < start || folio_next_index(folio) > end) {
 		/* A client got a huge page that has other frames too. */
@@ -145,6 +146,28 @@ static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
 	/* A clean page of shmem would be a page nobody wrote. */
 	set_page_dirty(page);
 	return 0;
+}
+
+/* The same; the node whose turn it is may be full: then it is another's. */
+static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
+			       pgoff_t index, pgoff_t end, bool gently,
+			       pgoff_t *next)
+{
+	struct mutex *turn = &pool->arena.turn;
+	unsigned int n = 1;
+	int ret;
+
+	ret = kvmm_arena_get_one(pool, start, index, end, gently, next);
+	if (ret != -EXDEV)
+		return ret;
+	if (mutex_lock_killable(turn))
+		return -EINTR;
+	while (ret == -EXDEV && kvmm_place_turn(pool, n++))
+		ret = kvmm_arena_get_one(pool, start, index, end, gently,
+					 next);
+	kvmm_place_turn(pool, 0);
+	mutex_unlock(turn);
+	return ret == -EXDEV ? -ENOMEM : ret;
 }
 
 /*

@@ -2,7 +2,7 @@
 /*
  * NUMA: a pool's memory is on the nodes that were asked for, or there is none;
  * with KVMM_POOL_NODES_PREFER what is elsewhere is counted.  Wants a machine of
- * two nodes with a processor each.
+ * two nodes with a processor each; one test wants three.
  */
 #include <fcntl.h>
 #include <linux/mempolicy.h>
@@ -56,7 +56,7 @@ FIXTURE_SETUP(numa)
 {
 	kt_wipe();
 	if (access(NODE "1", F_OK) || access(NODE "2", F_OK) == 0)
-		SKIP(return, "not a machine of two nodes");
+		SKIP(_exit(255), "not a machine of two nodes");
 	ASSERT_EQ(0, run_on(1));
 	ASSERT_EQ(1, node_of_cpu());
 	ASSERT_EQ(0, run_on(0));
@@ -408,6 +408,63 @@ TEST_F(numa, cpuset)
 	kt_close(&t);
 	kt_wipe();
 	EXPECT_EQ(0, kt_cgroup_end(GROUP));
+}
+
+/* ---- a machine of three nodes ---- */
+
+FIXTURE(numa3) {
+	int unused;
+};
+
+FIXTURE_SETUP(numa3)
+{
+	kt_wipe();
+	if (access(NODE "2", F_OK))
+		SKIP(_exit(255), "not a machine of three nodes");
+}
+
+FIXTURE_TEARDOWN(numa3)
+{
+	kt_wipe();
+}
+
+static long long pinned(void)
+{
+	struct kvmm_info info;
+
+	return kt_info(&info) ? -1 : (long long)info.pinned_bytes;
+}
+
+/*
+ * One of two that take turns is full: the kernel goes on where nobody has asked
+ * for it, but there is room on the other.  Until both are full.
+ */
+TEST_F(numa3, turns_go_on)
+{
+	uint32_t frames = (node_free(1) - (16 << 20)) / KT_BLOCK, done = 0;
+	struct kt t, u;
+
+	ASSERT_EQ(0, node_pool(&t, "most", 1 << 1, KVMM_POOL_NODES_PREFER,
+			       frames));
+	ASSERT_EQ(0, node_pool(&u, "rest", 3, 0, 2 * FRAMES));
+	EXPECT_EQ(0, misplaced(&u));
+	EXPECT_EQ(0, pages_on(&u, 0, 2 * FRAMES, 2));
+	/* most of it is on the one that has room */
+	EXPECT_LE(FRAMES * 16, pages_on(&u, 0, 2 * FRAMES, 0));
+	kt_close(&u);
+	ASSERT_EQ(0, kt_destroy("rest", 0));
+
+	frames = (node_free(0) + (64 << 20)) / KT_BLOCK;
+	ASSERT_EQ(0, empty_pool(&u, "rest", 3, 0, frames));
+	EXPECT_EQ(-ENOMEM, kt_populate(&u, 0, frames, &done));
+	EXPECT_LT(FRAMES, done);
+	EXPECT_GT(frames, done);
+	EXPECT_EQ(0, pages_on(&u, done - FRAMES, done, 2));
+	kt_close(&u);
+	kt_close(&t);
+	ASSERT_EQ(0, kt_destroy("rest", 0));
+	ASSERT_EQ(0, kt_destroy("most", 0));
+	EXPECT_EQ(0, pinned());
 }
 
 KT_MAIN

@@ -104,11 +104,11 @@ $(KT_KO): $(B)/kvmm_%.ko: $(wildcard $(KT_MODULES:%=$(KT)/%/*)) \
 .PHONY: kernel-tests
 kernel-tests: $(KT_BIN) $(KT_MORE_BIN)
 
-# vm-kernel: those programs.  vm-numa: on two nodes.  vm-replay: a trace and
+# vm-kernel: those programs.  vm-numa, vm-numa3: on two nodes, on three.  vm-replay: a trace and
 # kvmmctl, in the VM and here.  kernel-clang: a second compiler has nothing to
 # say.
-SUITES += vm-kernel vm-numa vm-movable vm-replay kernel-clang
-.PHONY: suite-vm-kernel suite-vm-numa suite-vm-movable suite-vm-replay suite-kernel-clang
+SUITES += vm-kernel vm-numa vm-numa3 vm-movable vm-replay kernel-clang
+.PHONY: suite-vm-kernel suite-vm-numa suite-vm-numa3 suite-vm-movable suite-vm-replay suite-kernel-clang
 
 KT_TESTS ?= $(KT_PROG)
 # what the programs call
@@ -134,6 +134,12 @@ suite-vm-movable: $(KT_BIN) $(B)/kvmm.ko
 suite-vm-numa: $(KT_MORE_BIN) $(B)/kvmm.ko
 	@selftests/tap.sh $(B)/results vm-numa $(KT)/vm.sh \
 		$(VM_RUN) --name numa --numa 2 --mem 1G --disk 0 \
+		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
+		--test $(O)/$(KT)/numa
+
+suite-vm-numa3: $(KT_MORE_BIN) $(B)/kvmm.ko
+	@selftests/tap.sh $(B)/results vm-numa3 $(KT)/vm.sh \
+		$(VM_RUN) --name numa3 --numa 3 --mem 1536M --disk 0 \
 		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
 		--test $(O)/$(KT)/numa
 
