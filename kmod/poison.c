@@ -175,12 +175,13 @@ static void kvmm_poison_work_fn(struct work_struct *work)
 		if (!more)
 			break;
 		kvmm_poison_page(pfn);
+		cond_resched();
 		n++;
 		WRITE_ONCE(kvmm_poison_taken, n);
-		/* Pairs with the lock that whoever asks kvmm_poison_pending() has. */
-		if (!READ_ONCE(kvmm_poison_lost))
-			smp_store_release(&kvmm_poison_done, n);
-		cond_resched();
+		if (READ_ONCE(kvmm_poison_lost))
+			continue;
+		/* After what was done under the lock that who asks has. */
+		smp_store_release(&kvmm_poison_done, n);
 	}
 }
 
