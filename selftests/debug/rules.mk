@@ -57,9 +57,10 @@ SOAK_TESTS   ?= kill race storm
 .PHONY: check-soak
 check-soak: setup-check kernel-tests
 	@$(DEBUG)/build-kernel.sh --arch $(SOAK_ARCH) --build $(B)
-	@TAP_TIMEOUT=14400 selftests/tap.sh $(B)/results soak \
+	@TAP_TIMEOUT=14400 KVMM_TEST_TIMEOUT=7200 \
+		selftests/tap.sh $(B)/results soak \
 		$(DEBUG_RUN) --arch $(SOAK_ARCH) \
-		$(SOAK_TESTS:%=$(O)/$(KT)/%) -- --test-timeout 7200 \
+		$(SOAK_TESTS:%=$(O)/$(KT)/%) -- \
 		--env KVMM_KILL_ROUNDS=$(SOAK_ROUNDS) \
 		--env KVMM_RACE_SECONDS=$(SOAK_SECONDS) \
 		--env KVMM_STORM_SECONDS=$(SOAK_SECONDS)
