@@ -252,18 +252,17 @@ unsigned int kvmm_arena_bvec(struct kvmm_pool *pool, u64 pos, size_t len,
 	while (sum < len) {
 		pgoff_t index = (pos + sum) >> PAGE_SHIFT;
 		unsigned int offset = offset_in_page(pos + sum);
-		struct page *page = find_get_page(mapping, index);
-		struct folio *folio;
+		/* The pool's own reference keeps it. */
+		struct folio *folio = xa_load(&mapping->i_pages, index);
+		struct page *page;
 		size_t part;
 
-		if (WARN_ON_ONCE(!page))
+		if (WARN_ON_ONCE(!folio || xa_is_value(folio)))
 			break;
-		folio = page_folio(page);
+		page = folio_file_page(folio, index);
 		part = ((folio_next_index(folio) - index) << PAGE_SHIFT) -
 		       offset;
 		part = min(part, len - sum);
-		/* The pool's own reference keeps the page. */
-		put_page(page);
 
 		if (n && !offset && page_to_pfn(page) == next_pfn) {
 			if (bvec)

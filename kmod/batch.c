@@ -76,6 +76,8 @@ static u32 kvmm_alloc_sound(struct kvmm_client *client,
 	u32 good = 0;
 	u32 i;
 
+	if (!kvmm_poison_ever())
+		return n;
 	for (i = 0; i < n; i++) {
 		if (!kvmm_frame_poisoned(pool, refs[i].frame)) {
 			refs[good++] = refs[i];

@@ -163,7 +163,7 @@ static void kvmm_op_tell(struct kvmm_op *op, bool good,
 	list_for_each_entry_safe(w, next, &op->waiters, node) {
 		kvmm_cmd_entry(w->cmd, w->entry, err);
 		kvmm_cmd_put(w->cmd, ended);
-		kfree(w);
+		kvmm_op_free(w);
 	}
 	INIT_LIST_HEAD(&op->waiters);
 	kvmm_cmd_entry(cmd, op->entry, err);
@@ -182,7 +182,7 @@ static void kvmm_op_finish(struct kvmm_op *op, struct list_head *ended)
 	if (op->write && !op->err && kvmm_op_lost_frame(op))
 		op->cmd->evicted++;
 	kvmm_op_tell(op, !op->err, ended);
-	kfree(op);
+	kvmm_op_free(op);
 }
 
 /* The next op of @cmd, if it is complete. */
@@ -227,7 +227,7 @@ static void kvmm_op_finish_late(struct kvmm_op *op)
 	kvmm_op_arrived(op);
 	wake_up_all(&pool->wait);
 	mutex_unlock(&pool->lock);
-	kfree(op);
+	kvmm_op_free(op);
 }
 
 /**

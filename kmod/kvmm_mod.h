@@ -551,6 +551,11 @@ void kvmm_shrink_freed(unsigned long pages);
 int kvmm_shrink_init(void);
 void kvmm_shrink_exit(void);
 
+/* ---- op.c ---- */
+
+int kvmm_ops_init(void);
+void kvmm_ops_exit(void);
+
 /* ---- batch.c ---- */
 
 void kvmm_unpin_untold(struct kvmm_client *client, struct kvmm_block_ref *refs,

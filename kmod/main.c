@@ -26,12 +26,17 @@ static int __init kvmm_init(void)
 {
 	int ret;
 
+	ret = kvmm_ops_init();
+	if (ret)
+		return ret;
 	/* Where the device's interrupt was: another CPU takes long to wake. */
 	kvmm_done_wq = alloc_workqueue("kvmm_done",
 				       WQ_HIGHPRI | WQ_CPU_INTENSIVE |
 				       WQ_MEM_RECLAIM, 0);
-	if (!kvmm_done_wq)
-		return -ENOMEM;
+	if (!kvmm_done_wq) {
+		ret = -ENOMEM;
+		goto err_ops;
+	}
 	kvmm_end_wq = alloc_workqueue("kvmm_end", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	if (!kvmm_end_wq) {
 		ret = -ENOMEM;
@@ -72,6 +77,8 @@ err_end_wq:
 	destroy_workqueue(kvmm_end_wq);
 err_done_wq:
 	destroy_workqueue(kvmm_done_wq);
+err_ops:
+	kvmm_ops_exit();
 	return ret;
 }
 
@@ -89,6 +96,7 @@ static void __exit kvmm_exit(void)
 	destroy_workqueue(kvmm_clean_wq);
 	destroy_workqueue(kvmm_populate_wq);
 	destroy_workqueue(kvmm_done_wq);
+	kvmm_ops_exit();
 }
 
 module_init(kvmm_init);

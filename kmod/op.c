@@ -16,11 +16,16 @@
 #include "arena.h"
 #include "compat/compat.h"
 #include "kvmm_mod.h"
+#include "poison.h"
 #include "swap.h"
 #include "trace.h"
 
 /* More pieces than this and a frame is moved in several parts. */
 #define KVMM_MAX_SEGS	256
+
+/* Ops with room for this many, most of all there are, come from a cache. */
+#define KVMM_FEW_SEGS	4
+static struct kmem_cache *kvmm_op_cache;
 
 /**
  * kvmm_cmd_init() - make a command, with the caller as its issuer
@@ -125,26 +130,55 @@ void kvmm_cmd_entry(struct kvmm_cmd *cmd, u32 entry, int err)
 
 static void kvmm_op_issue_work(struct work_struct *work);
 
+/* Return: ops at @op, zeroed up to their @bvec: @n, or fewer. */
+static u32 kvmm_ops_get(struct kvmm_op **op, u32 n, u32 segs)
+{
+	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
+	u32 i;
+
+	if (n > 1 && segs <= KVMM_FEW_SEGS &&
+	    kmem_cache_alloc_bulk(kvmm_op_cache, gfp, n, (void **)op))
+		return n;
+	/* Rather some of them than none. */
+	for (i = 0; i < n; i++) {
+		if (segs <= KVMM_FEW_SEGS)
+			op[i] = kmem_cache_alloc(kvmm_op_cache, gfp);
+		else
+			op[i] = kmalloc(struct_size(op[i], bvec, segs), gfp);
+		if (!op[i])
+			break;
+	}
+	return i;
+}
+
+/** kvmm_op_free() - give memory back that kvmm_ops_alloc() got */
+void kvmm_op_free(struct kvmm_op *op)
+{
+	if (op->max_segs <= KVMM_FEW_SEGS)
+		kmem_cache_free(kvmm_op_cache, op);
+	else
+		kfree(op);
+}
+
 /**
  * kvmm_ops_alloc() - get memory for ops, before the core is asked
  * @pool: the pool
  * @ops: list they are added to, linked by @submit
- * @n: how many
+ * @n: how many, at most KVMM_CORE_BATCH
  *
  * Return: how many there were.
  */
 u32 kvmm_ops_alloc(struct kvmm_pool *pool, struct list_head *ops, u32 n)
 {
 	u32 segs = min_t(u32, READ_ONCE(pool->arena.max_segs), KVMM_MAX_SEGS);
+	struct kvmm_op *got[KVMM_CORE_BATCH];
 	u32 i;
 
+	n = kvmm_ops_get(got, n, segs);
 	for (i = 0; i < n; i++) {
-		struct kvmm_op *op;
+		struct kvmm_op *op = got[i];
 
-		op = kzalloc(struct_size(op, bvec, segs),
-			     GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-		if (!op)
-			break;
+		memset(op, 0, sizeof(*op));
 		op->pool = pool;
 		op->max_segs = segs;
 		INIT_LIST_HEAD(&op->node);
@@ -163,8 +197,24 @@ void kvmm_ops_free(struct list_head *ops)
 	struct kvmm_op *op, *next;
 
 	list_for_each_entry_safe(op, next, ops, submit)
-		kfree(op);
+		kvmm_op_free(op);
 	INIT_LIST_HEAD(ops);
+}
+
+/** kvmm_ops_init() - make the cache; 0 or -ENOMEM */
+int kvmm_ops_init(void)
+{
+	kvmm_op_cache = kmem_cache_create("kvmm_op",
+					  offsetof(struct kvmm_op,
+						   bvec[KVMM_FEW_SEGS]),
+					  0, 0, NULL);
+	return kvmm_op_cache ? 0 : -ENOMEM;
+}
+
+/** kvmm_ops_exit() - no op is left */
+void kvmm_ops_exit(void)
+{
+	kmem_cache_destroy(kvmm_op_cache);
 }
 
 static u32 kvmm_block_index(u64 handle)
@@ -230,7 +280,7 @@ void kvmm_op_join(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry)
 	/* The core says it is under way, so it is in the table. */
 	WARN_ON_ONCE(1);
 	kvmm_cmd_entry(cmd, entry, -EAGAIN);
-	kfree(op);
+	kvmm_op_free(op);
 }
 
 /*
@@ -294,7 +344,7 @@ static void kvmm_op_submit(struct kvmm_op *op)
 		ret = -ETIMEDOUT;
 		goto ended;
 	}
-	if (kvmm_frame_poisoned(pool, op->io.frame)) {
+	if (kvmm_poison_ever() && kvmm_frame_poisoned(pool, op->io.frame)) {
 		ret = -EHWPOISON;
 		goto ended;
 	}

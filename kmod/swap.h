@@ -199,6 +199,7 @@ void kvmm_cmd_throttle(struct kvmm_cmd *cmd, u32 n);
 void kvmm_cmd_wait(struct kvmm_cmd *cmd);
 void kvmm_cmd_entry(struct kvmm_cmd *cmd, u32 entry, int err);
 u32 kvmm_ops_alloc(struct kvmm_pool *pool, struct list_head *ops, u32 n);
+void kvmm_op_free(struct kvmm_op *op);
 void kvmm_ops_free(struct list_head *ops);
 void kvmm_op_begin(struct kvmm_op *op, struct kvmm_cmd *cmd, u32 entry,
 		   bool write, struct list_head *submit);
