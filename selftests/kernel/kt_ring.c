@@ -64,9 +64,16 @@ int kt_ring_one(struct kt_ring *r, uint32_t op, uint64_t handle,
 	return kt_ring_cmd(r, op, &cmd, user_data) ? 0 : -EBUSY;
 }
 
+/*
+ * With a thread that polls, the library also counts what that thread has done
+ * with but not yet said so.
+ */
 int kt_ring_submit(struct kt_ring *r)
 {
-	return io_uring_submit(&r->ring);
+	int n = (int)(r->ring.sq.sqe_tail - r->ring.sq.sqe_head);
+	int ret = io_uring_submit(&r->ring);
+
+	return ret > n ? n : ret;
 }
 
 int kt_ring_wait(struct kt_ring *r, uint64_t *user_data)
