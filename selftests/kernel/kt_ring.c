@@ -66,14 +66,14 @@ int kt_ring_one(struct kt_ring *r, uint32_t op, uint64_t handle,
 
 /*
  * With a thread that polls, the library also counts what that thread has done
- * with but not yet said so.
+ * with but not yet said so, and not what it was quick to take.
  */
 int kt_ring_submit(struct kt_ring *r)
 {
 	int n = (int)(r->ring.sq.sqe_tail - r->ring.sq.sqe_head);
 	int ret = io_uring_submit(&r->ring);
 
-	return ret > n ? n : ret;
+	return ret >= 0 && r->ring.flags & IORING_SETUP_SQPOLL ? n : ret;
 }
 
 int kt_ring_wait(struct kt_ring *r, uint64_t *user_data)
