@@ -5,6 +5,7 @@
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 
+#include "compat/compat.h"
 #include "kvmm_mod.h"
 #include "poison.h"
 
@@ -31,8 +32,8 @@ static int __init kvmm_init(void)
 		return ret;
 	/* Where the device's interrupt was: another CPU takes long to wake. */
 	kvmm_done_wq = alloc_workqueue("kvmm_done",
-				       WQ_HIGHPRI | WQ_CPU_INTENSIVE |
-				       WQ_MEM_RECLAIM, 0);
+				       WQ_PERCPU | WQ_HIGHPRI |
+				       WQ_CPU_INTENSIVE | WQ_MEM_RECLAIM, 0);
 	if (!kvmm_done_wq) {
 		ret = -ENOMEM;
 		goto err_ops;

@@ -13,6 +13,7 @@
 #include <linux/module.h>
 #include <linux/sched/mm.h>
 #include <linux/shmem_fs.h>
+#include <linux/workqueue.h>
 
 #include "compat_config.h"
 
@@ -40,6 +41,11 @@ static inline void vm_flags_clear(struct vm_area_struct *vma,
 {
 	vma->vm_flags &= ~flags;
 }
+#endif
+
+/* A queue of each CPU's own had to be asked for; before, it was what one got. */
+#ifndef KVMM_HAVE_WQ_PERCPU
+#define WQ_PERCPU	0
 #endif
 
 /* The name of a namespace became a string. */

@@ -147,6 +147,13 @@ int probe(struct address_space *mapping, struct folio *folio)
 }
 C
 
+probe WQ_PERCPU <<'C'
+#include <linux/module.h>
+#include <linux/workqueue.h>
+unsigned int probe(void);
+unsigned int probe(void) { return WQ_PERCPU; }
+C
+
 probe SHRINKER_ALLOC <<'C'
 #include <linux/module.h>
 #include <linux/shrinker.h>
