@@ -80,7 +80,9 @@ static int open_auto(struct kvmm *kv, const char *device)
 		return 0;
 	kvmm_log(kv, err == -ENOENT ? KVMM_LOG_INFO : KVMM_LOG_WARNING,
 		 "%s: %s: pools are kept in this process (user backend)",
-		 device, strerror(-err));
+		 device, err == -EPROTO ?
+			 "not kvmm, or another version of its interface" :
+			 strerror(-err));
 	kv->ops = &kvmm_user_ops;
 	return kv->ops->open(kv, device);
 }

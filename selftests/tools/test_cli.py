@@ -254,6 +254,21 @@ def user_pools():
     equal((r.rc, r.err), (1, 'kvmmctl replay: no kernel backend: /nowhere: No '
                              'such file or directory\n'),
           'replay: no kernel backend')
+    alien = '/dev/null: not kvmm, or another version of its interface'
+    r = ctl('stat', '--backend', 'kernel', '--device', '/dev/null')
+    equal((r.rc, r.err), (1, f'kvmmctl stat: no kernel backend: {alien}\n'),
+          "a device that isn't kvmm's")
+    r = ctl('stat', 'a', '--backend', 'auto', '--device', '/dev/null')
+    ok(r.rc == 1 and f'no kernel backend: {alien}; and {ends}' in r.err,
+       "auto: a device that isn't kvmm's", r)
+    r = ctl('stat', '--backend', 'auto', '--device', '/dev/null')
+    ok(r.rc == 0 and f'{alien}: pools are kept in this process' in r.err,
+       "auto: a device that isn't kvmm's is told", r)
+    if not os.path.exists('/dev/kvmm'):
+        r = ctl('stat', '--backend', 'kernel')
+        equal((r.rc, r.err),
+              (1, 'kvmmctl stat: no kernel backend: /dev/kvmm: No such file '
+                  'or directory (is kvmm.ko loaded?)\n'), 'no module')
 
 
 def pool_arguments():

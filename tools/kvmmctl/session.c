@@ -4,6 +4,7 @@
  */
 #include "kvmmctl.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* A broken disk has as much to say as it has blocks. */
@@ -43,6 +44,19 @@ static int open_backend(struct ctx *ctx, enum kvmm_backend backend)
 	return kvmm_open(&ctx->kv, &opts);
 }
 
+/* Why there is no kernel backend, in words that help. */
+static const char *no_kernel(const struct ctx *ctx, int rc)
+{
+	if (rc == -EPROTO)
+		return "not kvmm, or another version of its interface";
+	/* a device that was named may also be misspelt */
+	if (rc == -ENOENT && !ctx->device)
+		return "No such file or directory (is kvmm.ko loaded?)";
+	if (rc == -ENODEV || rc == -ENXIO)
+		return "no driver has it (is kvmm.ko loaded?)";
+	return strerror(-rc);
+}
+
 int session_open(struct ctx *ctx)
 {
 	int rc = open_backend(ctx, ctx->backend);
@@ -51,7 +65,7 @@ int session_open(struct ctx *ctx)
 		return 0;
 	if (ctx->backend == KVMM_BACKEND_KERNEL)
 		return fail("no kernel backend: %s: %s", device_name(ctx),
-			    strerror(-rc));
+			    no_kernel(ctx, rc));
 	return fail("can't open kvmm: %s", strerror(-rc));
 }
 
@@ -68,8 +82,8 @@ int session_open_kernel(struct ctx *ctx, const char *what)
 		return 0;
 	if (ctx->backend == KVMM_BACKEND_KERNEL)
 		return fail("no kernel backend: %s: %s", device_name(ctx),
-			    strerror(-rc));
+			    no_kernel(ctx, rc));
 	return fail("no kernel backend: %s: %s; and pools of the user backend "
 		    "live in the process that makes them and end with it: %s",
-		    device_name(ctx), strerror(-rc), what);
+		    device_name(ctx), no_kernel(ctx, rc), what);
 }
