@@ -207,6 +207,9 @@ def command_lines(model):
     bad(" serve: can't open kvmm (/nowhere): No such file or directory",
         'serve', '--model', model, *SIZES[:-2], '--backend', 'kernel',
         '--device', '/nowhere')
+    bad(" serve: can't open kvmm (/dev/null): not kvmm, or another version of "
+        'its interface', 'serve', '--model', model, *SIZES[:-2], '--backend',
+        'kernel', '--device', '/dev/null')
     bad(' compare: --no-kvmm leaves nothing to compare', 'compare', '--model',
         model, '--no-kvmm')
     bad(" compare: conversations of 150 tokens and 99 turns of 60 and 12 don't "

@@ -45,6 +45,8 @@ result $? 'pool create'
 run 1 pool create one --block-size 64K --frames 64 &&
 	says '^kvmmctl pool create: there is a pool one already$'
 result $? 'pool create: the name is taken'
+run 0 stat && has '^memory  *4 MiB in 1 pool$'
+result $? 'stat: one pool'
 run 0 pool create two --block-size 2M --frames 8 --slots 16 --swap "$swap" \
 	--mode 0640 --clean 100:250 --json && has '"backend": "kernel"' &&
 	has '"memory_bytes": 16777216' &&

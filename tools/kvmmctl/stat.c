@@ -96,8 +96,8 @@ static int overview(struct ctx *ctx)
 	output_row("version", "%s, interface %u", info.version, info.abi);
 	output_row("features", "%s", features(info.features, feat));
 	output_row("largest block", "%s", size_text(info.max_block_size, a));
-	output_row("memory", "%s in %u pools", size_text(info.pinned_bytes, a),
-		   info.nr_pools);
+	output_row("memory", "%s in %u pool%s", size_text(info.pinned_bytes, a),
+		   info.nr_pools, info.nr_pools == 1 ? "" : "s");
 	return pool_each(ctx, print_pool, NULL);
 }
 

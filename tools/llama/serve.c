@@ -230,7 +230,8 @@ const struct command cmd_serve = {
 		   "what of it was computed before, for this conversation or "
 		   "for another one that begins alike, is brought back.  The "
 		   "kernel's pool stays when the program ends, so another one "
-		   "goes on with it.",
+		   "goes on with it; it is made with 256 MiB of memory and "
+		   "1 GiB of disk unless given.",
 	.opts = tables,
 	.run = run,
 };

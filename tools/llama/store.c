@@ -468,7 +468,9 @@ static int open_library(struct store *st, const struct store_opts *o, char *why,
 		snprintf(why, len, "can't open kvmm (%s): %s",
 			 o->backend == KVMM_BACKEND_KERNEL ?
 			 (o->device ? o->device : "/dev/kvmm") :
-			 "user backend", strerror(-err));
+			 "user backend", err == -EPROTO ?
+			 "not kvmm, or another version of its interface" :
+			 strerror(-err));
 		return err;
 	}
 	st->info.backend = kvmm_backend_name(st->kv);
