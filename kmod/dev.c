@@ -59,7 +59,7 @@ struct kvmm_ioctl {
 	unsigned int needs;
 	int (*execute)(struct kvmm_client *client, struct file *file,
 		       void *arg);
-	void (*told)(void *arg, int err);
+	void (*told)(struct kvmm_client *client, void *arg, int err);
 };
 
 #define KVMM_IOCTL(_cmd, _arg, _min_size, _needs, _execute)		\
@@ -108,7 +108,8 @@ static const struct kvmm_ioctl kvmm_ioctls[] = {
 	KVMM_IOCTL(KVMM_HINT, hint, 32, KVMM_WRITER, kvmm_do_hint),
 	KVMM_IOCTL(KVMM_RECLAIM, reclaim, 24, KVMM_WRITER, kvmm_do_reclaim),
 	KVMM_IOCTL(KVMM_SWAP_OUT, swap, 32, KVMM_WRITER, kvmm_do_swap_out),
-	KVMM_IOCTL(KVMM_SWAP_IN, swap, 32, KVMM_BOUND, kvmm_do_swap_in),
+	KVMM_IOCTL_TOLD(KVMM_SWAP_IN, swap, 32, KVMM_BOUND, kvmm_do_swap_in,
+			kvmm_swap_in_told),
 	KVMM_IOCTL(KVMM_EVENTS, events, 24, KVMM_BOUND | KVMM_IN,
 		   kvmm_do_events),
 	KVMM_IOCTL_TOLD(KVMM_EXPORT, export, 24, KVMM_BOUND, kvmm_do_export,
@@ -174,7 +175,7 @@ static long kvmm_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	if (copy_to_user(ptr, &arg, min(usize, op->size)) && !ret)
 		ret = -EFAULT;
 	if (op->told)
-		op->told(&arg, ret);
+		op->told(client, &arg, ret);
 	return ret;
 }
 

@@ -356,13 +356,14 @@ int kvmm_do_export(struct kvmm_client *client, struct file *file, void *arg)
 
 /**
  * kvmm_export_told() - the caller knows the descriptor, or never will
+ * @client: the caller
  * @arg: the command's struct
  * @err: 0 or what the command returns
  *
  * A descriptor that was installed can't be taken back, as others may have got
  * hold of it; so it is installed last.
  */
-void kvmm_export_told(void *arg, int err)
+void kvmm_export_told(struct kvmm_client *client, void *arg, int err)
 {
 	struct kvmm_export_call *call = arg;
 

@@ -584,6 +584,7 @@ int kvmm_do_swap_detach(struct kvmm_client *client, struct file *file,
 
 int kvmm_do_swap_out(struct kvmm_client *client, struct file *file, void *arg);
 int kvmm_do_swap_in(struct kvmm_client *client, struct file *file, void *arg);
+void kvmm_swap_in_told(struct kvmm_client *client, void *arg, int err);
 
 /* ---- reclaim.c ---- */
 
@@ -628,7 +629,7 @@ int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags);
 bool kvmm_export_covers(struct kvmm_pool *pool, u32 first, u32 count);
 u32 kvmm_export_revoke(struct kvmm_pool *pool);
 int kvmm_do_export(struct kvmm_client *client, struct file *file, void *arg);
-void kvmm_export_told(void *arg, int err);
+void kvmm_export_told(struct kvmm_client *client, void *arg, int err);
 #else
 static inline bool kvmm_export_covers(struct kvmm_pool *pool, u32 first,
 				      u32 count)
@@ -647,7 +648,8 @@ static inline int kvmm_do_export(struct kvmm_client *client, struct file *file,
 	return -EOPNOTSUPP;
 }
 
-static inline void kvmm_export_told(void *arg, int err)
+static inline void kvmm_export_told(struct kvmm_client *client, void *arg,
+				    int err)
 {
 }
 #endif

@@ -308,3 +308,21 @@ int kvmm_do_swap_in(struct kvmm_client *client, struct file *file, void *arg)
 {
 	return kvmm_do_swap(client, arg, false);
 }
+
+/**
+ * kvmm_swap_in_told() - the caller knows of its pin, or never will
+ * @client: the caller
+ * @arg: the command's struct
+ * @err: 0 or what the command returns
+ *
+ * Of one block, the result is in the struct, which can't be written any more.
+ */
+void kvmm_swap_in_told(struct kvmm_client *client, void *arg, int err)
+{
+	const u32 flags = KVMM_SWAP_ONE | KVMM_SWAP_PIN;
+	const struct kvmm_swap *a = arg;
+	struct kvmm_block_ref ref = { .handle = a->cmd.addr };
+
+	if (err == -EFAULT && a->cmd.flags == flags && a->done)
+		kvmm_unpin_untold(client, &ref, 1);
+}

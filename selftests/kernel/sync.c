@@ -128,4 +128,41 @@ TEST_F(sync, refs_gone)
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 }
 
+static void *load_one(void *arg)
+{
+	FIXTURE_DATA(sync) *self = arg;
+
+	self->ret = kt_ioctl(self->t.fd, KVMM_SWAP_IN, self->gone);
+	return NULL;
+}
+
+/* The same for one block, whose result is in the command itself. */
+TEST_F(sync, command_gone)
+{
+	struct kvmm_swap arg = {
+		.size = sizeof(arg),
+		.cmd = {
+			.addr = self->refs[0].handle,
+			.count = 1,
+			.flags = KVMM_SWAP_ONE | KVMM_SWAP_PIN,
+		},
+	};
+	pthread_t thread;
+
+	ASSERT_EQ(0, kt_swap1(&self->t, KVMM_SWAP_OUT, self->refs[0].handle,
+			      KVMM_SWAP_DROP));
+	self->gone = mmap(NULL, sizeof(arg), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)self->gone);
+	memcpy(self->gone, &arg, sizeof(arg));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, load_one, self));
+	while (!moving(&self->t))
+		kt_sleep_ms(1);
+	ASSERT_EQ(0, munmap(self->gone, sizeof(arg)));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(-EFAULT, self->ret);
+	EXPECT_EQ(0, kt_stat_of(&self->t).pins);
+	EXPECT_EQ(1, kt_load_all(&self->t, 1, 1));
+}
+
 TEST_HARNESS_MAIN
