@@ -182,6 +182,9 @@ int kvmm_copy_opts(void *to, size_t size, const void *from, size_t least);
  */
 void *kvmm_map_arena(int fd, size_t bytes, bool rdonly);
 
+/** kvmm_pool_unmake() - destroy a pool that was just made, and close it */
+void kvmm_pool_unmake(struct kvmm_pool *pool, const char *name);
+
 /* Threads that kvmm_pool_create() waits for, at most. */
 #define POPULATE_LIMIT_THREADS	256
 

@@ -142,10 +142,6 @@ static int kernel_pool_destroy(struct kvmm *kv, struct kvmm_pool_destroy *arg)
 static int kernel_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
 			      struct kvmm_pool **out)
 {
-	struct kvmm_pool_destroy destroy = {
-		.size = sizeof(destroy),
-		.flags = KVMM_POOL_FORCE,
-	};
 	struct kernel_client *cl = client_alloc(kv, arg->name, false);
 	int err;
 
@@ -161,9 +157,7 @@ static int kernel_pool_create(struct kvmm *kv, struct kvmm_pool_create *arg,
 	}
 	err = client_map(cl, arg->arena_size, arg->block_size);
 	if (err) {
-		client_free(cl);
-		memcpy(destroy.name, arg->name, sizeof(arg->name));
-		kernel_pool_destroy(kv, &destroy);
+		kvmm_pool_unmake(&cl->pool, arg->name);
 		return err;
 	}
 	cl->pool.nr_frames = arg->nr_frames;

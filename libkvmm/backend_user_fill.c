@@ -116,6 +116,8 @@ int user_populate(struct kvmm_pool *pool, unsigned int first,
 		pthread_mutex_lock(&up->lock);
 		if (!err)
 			fill_step(up, &fill, m);
+		if (up->gone && !err)
+			err = -ENODEV;
 		i += m;
 	}
 	fill_del(up, &fill);

@@ -34,11 +34,28 @@ static int populate_async(struct kvmm_pool *pool, unsigned int threads)
 					       threads);
 }
 
+/*
+ * Pools are destroyed by name.  One that someone else has destroyed is let be:
+ * the name may be another's by now.
+ */
+void kvmm_pool_unmake(struct kvmm_pool *pool, const char *name)
+{
+	struct kvmm_pool_destroy arg = {
+		.size = sizeof(arg),
+		.flags = KVMM_POOL_FORCE,
+	};
+	const struct kvmm_ops *ops = pool->kv->ops;
+	struct kvmm_pool_stat st = { .size = sizeof(st) };
+
+	if (ops->pool_stat(pool, &st) != -ENODEV && !set_name(arg.name, name))
+		ops->pool_destroy(pool->kv, &arg);
+	ops->pool_close(pool);
+}
+
 int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 		     struct kvmm_pool **out)
 {
 	struct kvmm_pool_create arg = { .size = sizeof(arg) };
-	struct kvmm_pool_destroy destroy = { .size = sizeof(destroy) };
 	struct kvmm_pool_opts o;
 	struct kvmm_pool *pool;
 	bool async;
@@ -80,13 +97,15 @@ int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 		err = kvmm_populate_all(pool,
 					(unsigned int)o.populate_threads);
 	if (err) {
-		kvmm_log(kv, KVMM_LOG_ERROR,
-			 "pool %s: no memory for its %zu bytes: %s", o.name,
-			 pool->arena_bytes, strerror(-err));
-		kv->ops->pool_close(pool);
-		memcpy(destroy.name, arg.name, sizeof(arg.name));
-		destroy.flags = KVMM_POOL_FORCE;
-		kv->ops->pool_destroy(kv, &destroy);
+		if (err == -ENODEV)
+			kvmm_log(kv, KVMM_LOG_ERROR,
+				 "pool %s was destroyed before its memory was there",
+				 o.name);
+		else
+			kvmm_log(kv, KVMM_LOG_ERROR,
+				 "pool %s: no memory for its %zu bytes: %s",
+				 o.name, pool->arena_bytes, strerror(-err));
+		kvmm_pool_unmake(pool, arg.name);
 		return kvmm_ret(err);
 	}
 	*out = pool;

@@ -160,7 +160,8 @@ struct kvmm_pool_opts {
  * there: kvmm_alloc() hands out what has come, lowest frames first, and
  * kvmm_populate_wait() tells how it ended.
  * Return: 0 or the errors of struct kvmm_pool_create and
- * struct kvmm_populate (the pool is destroyed again).
+ * struct kvmm_populate; the pool is destroyed again then, but not one that has
+ * its name because someone else destroyed it.
  */
 int kvmm_pool_create(struct kvmm *kv, const struct kvmm_pool_opts *opts,
 		     struct kvmm_pool **out);

@@ -10,6 +10,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -304,6 +305,53 @@ static void destroyed_meanwhile(void **state)
 	assert_int_equal(seen, 1);
 }
 
+struct create {
+	struct kvmm *kv;
+	int err;
+};
+
+static void *creates(void *arg)
+{
+	struct kvmm_pool_opts o = big(2, 0);
+	struct create *c = arg;
+	struct kvmm_pool *pool;
+
+	c->err = kvmm_pool_create(c->kv, &o, &pool);
+	if (!c->err)
+		kvmm_pool_close(pool);
+	return NULL;
+}
+
+/* Who finds the pool gone that it was making leaves the next one alone. */
+static void replaced_meanwhile(void **state)
+{
+	struct kvmm_pool_opts o = big(-1, 0);
+	struct lt *lt = *state;
+	unsigned int i, seen = 0;
+
+	o.nr_frames = 1;
+	for (i = 0; i < TRIES && seen < 3; i++) {
+		struct create c = { .kv = lt->kv };
+		struct kvmm_pool *pool, *again;
+		pthread_t thread;
+
+		assert_int_equal(pthread_create(&thread, NULL, creates, &c), 0);
+		while (kvmm_pool_open(lt->kv, NAME, KVMM_POOL_RDONLY, &pool))
+			sched_yield();
+		kvmm_pool_close(pool);
+		assert_int_equal(kvmm_pool_destroy(lt->kv, NAME,
+						   KVMM_POOL_FORCE), 0);
+		pool = lt_create(lt, &o);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_true(!c.err || c.err == -ENODEV);
+		seen += !!c.err;
+		assert_int_equal(kvmm_pool_open(lt->kv, NAME, 0, &again), 0);
+		kvmm_pool_close(again);
+		lt_end(lt, pool, NAME);
+	}
+	assert_int_equal(seen, 3);
+}
+
 /* The end of the library's use ends what is in progress. */
 static void closed_meanwhile(void **state)
 {
@@ -390,6 +438,7 @@ int main(void)
 		LT_TEST(one_at_a_time),
 		LT_TEST(outlives_its_client),
 		LT_TEST(destroyed_meanwhile),
+		LT_TEST(replaced_meanwhile),
 		LT_TEST_ON(closed_meanwhile, LT_USER),
 		LT_TEST(many_wait),
 		LT_TEST(counted_and_cancelled),

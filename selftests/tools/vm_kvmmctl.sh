@@ -114,6 +114,27 @@ done
 [ $rc -eq 130 ] && says '^kvmmctl pool create: interrupted: big was not made$' &&
 	! [ -s $out ] && ! [ -e $file ] && run 1 pool show big
 result $? 'pool create: SIGINT while the memory comes, and nothing is left'
+i=0 rc=0
+while [ $rc -eq 0 ] && [ $i -lt 20 ]; do
+	kvmmctl pool create big --block-size 1M --frames 256 --threads 1 \
+		>$out 2>$err &
+	pid=$!
+	until [ "$(cat $file 2>/dev/null || echo 0)" -gt 0 ]; do
+		:
+	done
+	kill -STOP $pid
+	kvmmctl pool destroy big --force >/dev/null
+	kvmmctl pool create big --block-size 64K --frames 8 >/dev/null
+	kill -CONT $pid
+	wait $pid
+	rc=$?
+	[ $rc -ne 0 ] || kvmmctl pool destroy big >/dev/null
+	i=$((i + 1))
+done
+[ $rc -eq 1 ] && ! [ -s $out ] && [ "$(cat $file)" -eq 8 ] &&
+	says 'pool create: someone destroyed big before it was complete$' &&
+	run 0 pool destroy big
+result $? 'pool create: destroyed meanwhile; who has the name now stays'
 kvmmctl pool create big --block-size 1M --frames 256 --populate none >/dev/null
 i=0 rc=0
 while [ $rc -eq 0 ] && [ $i -lt 20 ]; do

@@ -275,6 +275,11 @@ static int no_memory(const struct kvmm_pool_opts *o)
 		    size_text((uint64_t)o->block_size * o->nr_frames, a));
 }
 
+static int was_destroyed(const struct kvmm_pool_opts *o)
+{
+	return fail("someone destroyed %s before it was complete", o->name);
+}
+
 /* All of the memory; a signal takes back what has come, and the pool. */
 static int await_memory(struct kvmm_pool *pool, const struct kvmm_pool_opts *o)
 {
@@ -286,6 +291,8 @@ static int await_memory(struct kvmm_pool *pool, const struct kvmm_pool_opts *o)
 	}
 	if (rc == -ENOMEM)
 		return no_memory(o);
+	if (rc == -ENODEV)
+		return was_destroyed(o);
 	return rc ? fail("can't create %s: %s", o->name, strerror(-rc)) : 0;
 }
 
@@ -302,6 +309,15 @@ static int complete(struct kvmm_pool *pool, const struct kvmm_pool_opts *o,
 	rc = kvmm_pool_stat(pool, st);
 	return rc ? fail("can't read the counters of %s: %s", o->name,
 			 strerror(-rc)) : 0;
+}
+
+/* Not one that has the name now because someone else has destroyed ours. */
+static void take_back(struct ctx *ctx, struct kvmm_pool *pool, const char *name)
+{
+	struct kvmm_pool_stat st;
+
+	if (kvmm_pool_stat(pool, &st) != -ENODEV)
+		kvmm_pool_destroy(ctx->kv, name, KVMM_POOL_FORCE);
 }
 
 static int pool_create(struct ctx *ctx, const struct args *args)
@@ -330,15 +346,17 @@ static int pool_create(struct ctx *ctx, const struct args *args)
 		return fail("there is a pool %s already", o.name);
 	if (rc == -ENOMEM)
 		return no_memory(&o);
+	if (rc == -ENODEV)
+		return was_destroyed(&o);
 	if (rc == -EINVAL && o.nodes)
 		return fail("--nodes: a node does not exist, has no memory, or "
 			    "may not be used here");
 	if (rc)
 		return fail("can't create %s: %s", o.name, strerror(-rc));
 	ret = complete(pool, &o, &area, wait, &st);
-	kvmm_pool_close(pool);
 	if (ret)
-		kvmm_pool_destroy(ctx->kv, o.name, KVMM_POOL_FORCE);
+		take_back(ctx, pool, o.name);
+	kvmm_pool_close(pool);
 	area_end(&area, ret != 0);
 	return ret ? ret : created(ctx, &o, &area, &st);
 }

@@ -403,6 +403,21 @@ static int attach(struct store *st, const struct store_opts *o, char *why,
 	return (int)r;
 }
 
+/*
+ * Close the pool, and destroy it if nobody else uses it: ours, not one that has
+ * the name now because someone has destroyed ours.
+ */
+static void unmake_pool(struct store *st, const char *name)
+{
+	struct kvmm_pool_stat stat;
+	bool gone = kvmm_pool_stat(st->pool, &stat) == -ENODEV;
+
+	kvmm_pool_close(st->pool);
+	st->pool = NULL;
+	if (!gone)
+		kvmm_pool_destroy(st->kv, name, 0);
+}
+
 static int make_pool(struct store *st, const struct store_opts *o, char *why,
 		     size_t len)
 {
@@ -428,11 +443,8 @@ static int make_pool(struct store *st, const struct store_opts *o, char *why,
 		return err;
 	}
 	err = po.nr_slots ? attach(st, o, why, len) : 0;
-	if (err) {
-		kvmm_pool_close(st->pool);
-		st->pool = NULL;
-		kvmm_pool_destroy(st->kv, o->pool, 0);
-	}
+	if (err)
+		unmake_pool(st, o->pool);
 	return err;
 }
 
@@ -579,9 +591,10 @@ void store_close(struct store *st, bool destroy)
 {
 	if (!st)
 		return;
-	kvmm_pool_close(st->pool);
 	if (destroy)
-		kvmm_pool_destroy(st->kv, st->name, 0);
+		unmake_pool(st, st->name);
+	else
+		kvmm_pool_close(st->pool);
 	kvmm_close(st->kv);
 	kvmm_keyer_free(st->keyer);
 	free(st->range);
