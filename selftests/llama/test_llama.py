@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'tools'))
 from tap import done, equal, folder, ok, skip  # noqa: E402
@@ -383,6 +384,26 @@ def refuses(model):
     equal(s.p.wait(timeout=60), 0, 'SIGTERM ends it')
 
 
+def closed(model):
+    """Without a stdout: the answers must not go to the pool's memory."""
+    p = subprocess.Popen([PROGRAM, 'serve', '--model', model,
+                          *map(str, SIZES)],
+                         stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                         preexec_fn=lambda: os.close(1))
+    files = {}
+    while p.poll() is None and not any('memfd:kvmm' in f
+                                       for f in files.values()):
+        try:
+            files = {int(fd): os.readlink(f'/proc/{p.pid}/fd/{fd}')
+                     for fd in os.listdir(f'/proc/{p.pid}/fd')}
+        except OSError:
+            pass
+        time.sleep(0.001)
+    p.kill()
+    p.communicate()
+    equal(files.get(1), '/dev/null', 'no file takes the place of stdout')
+
+
 def text(model):
     """A model with a vocabulary: prompts and answers may be text."""
     run('model', model, *SHAPE, '--text')
@@ -466,6 +487,7 @@ def main():
         plain = serves(model, requests)
         shares(model)
         refuses(model)
+        closed(model)
         damage(model, requests, plain, tmp)
         killed(model, requests, plain)
     done()

@@ -5,6 +5,7 @@
 import os
 import re
 import subprocess
+import time
 
 from tap import KVMMCTL, ctl, done, equal, folder, ok, skip, write_trace
 
@@ -312,6 +313,36 @@ def lost_output(trace):
        'output that can\'t be written is an error', p)
 
 
+def files_of(pid):
+    """What its descriptors are, by number."""
+    files = {}
+    for fd in os.listdir(f'/proc/{pid}/fd'):
+        try:
+            files[int(fd)] = os.readlink(f'/proc/{pid}/fd/{fd}')
+        except OSError:
+            pass
+    return files
+
+
+def closed_descriptors():
+    """Messages must not go to the pool's memory, nor to its swap area."""
+    p = subprocess.Popen([KVMMCTL, '--backend', 'user', 'demo'],
+                         preexec_fn=lambda: os.closerange(0, 3))
+    files = {}
+    while p.poll() is None and not any('memfd:kvmm' in f
+                                       for f in files.values()):
+        files = files_of(p.pid)
+        time.sleep(0.001)
+    p.kill()
+    p.wait()
+    ok([files.get(fd) for fd in range(3)] == ['/dev/null'] * 3,
+       'no file gets the number of a standard descriptor', files)
+    p = subprocess.run([KVMMCTL, '--version'], stderr=subprocess.PIPE,
+                       preexec_fn=lambda: os.close(1))
+    ok(p.returncode == 1 and b"can't write the output" in p.stderr,
+       'output to a closed descriptor is an error', p)
+
+
 def demo():
     r = ctl('demo', '--memory', '4M', '--disk', '8M', '--block-size', '16K',
             '--json')
@@ -340,5 +371,6 @@ with folder() as d:
     user_pools()
     pool_arguments()
     lost_output(file)
+    closed_descriptors()
     demo()
 done()

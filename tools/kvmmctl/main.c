@@ -4,6 +4,7 @@
  * command and owns what belongs to the whole process: errors and signals.
  */
 #include "kvmmctl.h"
+#include "std.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -178,6 +179,7 @@ int main(int argc, char **argv)
 	struct ctx ctx = { 0 };
 	int ret, words;
 
+	std_hold();
 	if (options_parse(NULL, argc, argv, &args))
 		return EXIT_ERROR;
 	if (args.nr_pos) {

@@ -6,6 +6,7 @@
 #include "app.h"
 #include "model.h"
 #include "../kvmmctl/size.h"
+#include "../kvmmctl/std.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -170,8 +171,10 @@ int main(int argc, char **argv)
 {
 	const struct command *cmd = NULL;
 	struct args args = { 0 };
-	int ret, at = options_parse(NULL, argc, argv, &args);
+	int ret, at;
 
+	std_hold();
+	at = options_parse(NULL, argc, argv, &args);
 	if (at < 0)
 		return EXIT_ERROR;
 	if (at < argc && strcmp(argv[at], "help")) {
