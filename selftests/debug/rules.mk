@@ -76,7 +76,7 @@ FUZZ_ARCH ?= um
 FUZZ_SEED ?= $(shell date +%s)
 .PHONY: fuzz-kernel
 fuzz-kernel: FUZZ_SECONDS ?= 600
-fuzz-kernel: setup-check $(O)/$(KT)/fuzz
+fuzz-kernel: setup-check $(O)/selftests/kernel/fuzz
 	@$(DEBUG)/build-kernel.sh --arch $(FUZZ_ARCH) --build $(B)
 	$(DEBUG_RUN) --arch $(FUZZ_ARCH) --name fuzz-$(FUZZ_ARCH) -- \
 		--env KVMM_FUZZ_SECONDS=$(FUZZ_SECONDS) \
