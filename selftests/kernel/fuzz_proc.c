@@ -35,7 +35,20 @@ uint32_t fz_below(struct fz *z, uint32_t n)
 	return (fz_rnd(z) >> 32) % n;
 }
 
-uint64_t fz_junk(struct fz *z)
+/*
+ * Not where the fuzzer itself keeps what it writes: the heap of a program that
+ * is linked to a fixed address can be at a power of two, and the module would
+ * write there, as told.
+ */
+static uint64_t nowhere_of_ours(uint64_t x)
+{
+	extern char __data_start[];
+	uint64_t start = (uintptr_t)__data_start & ~4095ULL;
+
+	return x >= start && x < (uintptr_t)sbrk(0) ? 0 : x;
+}
+
+static uint64_t junk(struct fz *z)
 {
 	uint64_t one = 1;
 
@@ -51,6 +64,11 @@ uint64_t fz_junk(struct fz *z)
 	default:
 		return (one << fz_below(z, 64)) + fz_below(z, 3) - 1;
 	}
+}
+
+uint64_t fz_junk(struct fz *z)
+{
+	return nowhere_of_ours(junk(z));
 }
 
 struct fz_client *fz_client(struct fz *z, bool bound)
