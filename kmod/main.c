@@ -30,10 +30,14 @@ static int __init kvmm_init(void)
 	ret = kvmm_ops_init();
 	if (ret)
 		return ret;
-	/* Where the device's interrupt was: another CPU takes long to wake. */
+	/*
+	 * Where the device's interrupt was: another CPU takes long to wake.  Of
+	 * no higher priority than what ends a file system's direct I/O, which
+	 * it would interrupt after each block.
+	 */
 	kvmm_done_wq = alloc_workqueue("kvmm_done",
-				       WQ_PERCPU | WQ_HIGHPRI |
-				       WQ_CPU_INTENSIVE | WQ_MEM_RECLAIM, 0);
+				       WQ_PERCPU | WQ_CPU_INTENSIVE |
+				       WQ_MEM_RECLAIM, 0);
 	if (!kvmm_done_wq) {
 		ret = -ENOMEM;
 		goto err_ops;
