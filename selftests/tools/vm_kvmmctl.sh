@@ -239,7 +239,7 @@ rc=$?
 result $? 'SIGTERM ends a replay, and its pool and file go'
 
 begin
-run 0 pool events "replay-$pid" --type evicted,purged --count 5 &&
+run 0 pool events "replay-$pid" --type evicted --count 5 &&
 	has '^backend  *kernel' &&
 	[ "$(grep -c '^ *[0-9]*\.[0-9]*  evicted  *[0-9a-f]\{64\}$' $out)" -eq 5 ]
 result $? 'pool events: blocks that are evicted, with their keys'
@@ -248,7 +248,7 @@ run 0 stat "replay-$pid" &&
 	has '^bytes_out  *[1-9][0-9,]* commands that wrote: p50 below [0-9.]* [KMG]iB, ' &&
 	has '^alloc_wait  *[1-9][0-9,]* allocations: p50 at most '
 result $? 'stat NAME: percentiles'
-run 0 pool events "replay-$pid" --count 3 --json &&
+run 0 pool events "replay-$pid" --type evicted --count 3 --json &&
 	[ "$(grep -c '"event": "evicted".*"handle": "0x.*"key": "' $out)" -eq 3 ]
 result $? 'pool events, JSON'
 kill -TERM $pid
