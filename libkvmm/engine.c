@@ -3,10 +3,10 @@
  * Engines: a client of a pool joined with a device and a layout.  Opening and
  * closing.
  */
+#include "backend.h"
 #include "engine.h"
 
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -24,19 +24,6 @@ uint64_t eng_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
-/* Threads of the library take no signals: those belong to the program. */
-int eng_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(thread, NULL, fn, arg);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -err;
 }
 
 static int open_gpu(struct kvmm_engine *eng, const struct kvmm_gpu_opts *opts)
@@ -111,7 +98,7 @@ static int start_lane(struct kvmm_engine *eng, enum kvmm_way way)
 	if (err)
 		return err;
 	pthread_cond_init(&lane->more, NULL);
-	err = eng_thread(&lane->thread, lane_main, lane);
+	err = kvmm_thread_start(&lane->thread, lane_main, lane);
 	if (err) {
 		pthread_cond_destroy(&lane->more);
 		kvmm_gpu_stream_destroy(lane->stream);
@@ -132,12 +119,12 @@ static int start_threads(struct kvmm_engine *eng)
 		err = start_lane(eng, KVMM_WAY_IN);
 	for (i = 0; i < want && !err; i++) {
 		eng->io[i].eng = eng;
-		err = eng_thread(&eng->io[i].thread, io_main, &eng->io[i]);
+		err = kvmm_thread_start(&eng->io[i].thread, io_main, &eng->io[i]);
 		if (!err)
 			eng->nr_io++;
 	}
 	if (!err)
-		err = eng_thread(&eng->dispatcher, dispatcher_main, eng);
+		err = kvmm_thread_start(&eng->dispatcher, dispatcher_main, eng);
 	if (err)
 		return err;
 	eng->have_dispatcher = true;

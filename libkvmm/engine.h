@@ -263,7 +263,6 @@ struct kvmm_engine {
 
 /* engine.c */
 uint64_t eng_now(void);
-int eng_thread(pthread_t *thread, void *(*fn)(void *), void *arg);
 int eng_open_on(struct kvmm_pool *pool, const struct kvmm_engine_opts *opts,
 		const struct kvmm_gpu_opts *gpu_opts,
 		struct kvmm_engine **out);

@@ -4,6 +4,7 @@
  * long as the engine is open.  Without such hooks, on a pool that gives nothing
  * back, there is none, and the events are the program's own.
  */
+#include "backend.h"
 #include "engine.h"
 
 #include <poll.h>
@@ -98,7 +99,7 @@ int hooks_start(struct kvmm_engine *eng)
 	eng->hook_stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (eng->hook_stop_fd < 0)
 		return -errno;
-	err = eng_thread(&eng->hook_thread, hook_main, eng);
+	err = kvmm_thread_start(&eng->hook_thread, hook_main, eng);
 	if (err) {
 		close(eng->hook_stop_fd);
 		return err;

@@ -50,13 +50,6 @@ FIXTURE_TEARDOWN(flight)
 	kt_nullb_end();
 }
 
-static uint64_t moving(struct kt *t)
-{
-	struct kvmm_pool_stat st = kt_stat_of(t);
-
-	return st.blocks[KVMM_WRITING] + st.blocks[KVMM_READING];
-}
-
 /* Gives N commands, one a block, and does not wait. */
 static int give(struct kt_ring *r, struct kvmm_block_ref *refs, uint32_t op,
 		uint32_t flags)
@@ -85,7 +78,7 @@ TEST_F(flight, at_once)
 	ASSERT_EQ(0, give(&self->r, self->refs, KVMM_URING_SWAP_OUT,
 			  KVMM_SWAP_DROP));
 	given = kt_now_ms();
-	busy = moving(&self->t);
+	busy = kt_moving(&self->t);
 	/* where giving takes as long as the disk, the first are through */
 	if (kt_now_ms() - start < DELAY / 1000)
 		EXPECT_LT(N / 2, busy);
@@ -179,9 +172,9 @@ TEST_F(flight, stopped)
 		ASSERT_EQ(1, read(self->from[0], &c, 1));
 		ASSERT_EQ(0, kill(pid, SIGSTOP));
 		start = kt_now_ms();
-		while (moving(&self->t) && kt_now_ms() - start < 10000)
+		while (kt_moving(&self->t) && kt_now_ms() - start < 10000)
 			kt_sleep_ms(5);
-		EXPECT_EQ(0, moving(&self->t)) {
+		EXPECT_EQ(0, kt_moving(&self->t)) {
 			TH_LOG("blocks stay busy while %s is stopped",
 			       i ? "a reader" : "a writer");
 		}
@@ -235,7 +228,7 @@ TEST_F(flight, read_while_written)
 
 	ASSERT_EQ(0, give(&self->r, self->refs, KVMM_URING_SWAP_OUT,
 			  KVMM_SWAP_DROP));
-	EXPECT_LT(0, moving(&self->t));
+	EXPECT_LT(0, kt_moving(&self->t));
 	ASSERT_EQ(N, kt_lookup(&self->t, 1, N, KVMM_LOOKUP_PIN, refs));
 	for (i = 0; i < N; i++) {
 		if (refs[i].result == KVMM_MEMORY)
@@ -295,7 +288,7 @@ TEST_F(flight, detach)
 {
 	ASSERT_EQ(0, give(&self->r, self->refs, KVMM_URING_SWAP_OUT, 0));
 	EXPECT_EQ(0, kt_detach(&self->t, 0));
-	EXPECT_EQ(0, moving(&self->t));
+	EXPECT_EQ(0, kt_moving(&self->t));
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 	kt_ring_exit(&self->r);
 	ASSERT_EQ(0, kt_attach(&self->t, self->disk, 0, 0, 0, NULL));
@@ -303,7 +296,7 @@ TEST_F(flight, detach)
 	ASSERT_EQ(0, kt_ring_init(&self->r, &self->t, N * 2, 0, false));
 	ASSERT_EQ(0, give(&self->r, self->refs, KVMM_URING_SWAP_IN, 0));
 	EXPECT_EQ(0, kt_detach(&self->t, KVMM_SWAP_DISCARD));
-	EXPECT_EQ(0, moving(&self->t));
+	EXPECT_EQ(0, kt_moving(&self->t));
 	EXPECT_LE(0, kt_load_all(&self->t, 1, N));
 	kt_ring_exit(&self->r);
 }
@@ -383,7 +376,7 @@ TEST_F(flight, destroy_waiting)
 	ASSERT_EQ(0, all_out(self));
 	pid = kt_spawn(load_pinned, self);
 	ASSERT_LT(0, pid);
-	while (!moving(&self->t))
+	while (!kt_moving(&self->t))
 		kt_sleep_ms(1);
 	EXPECT_EQ(0, kt_destroy(POOL, KVMM_POOL_FORCE));
 	EXPECT_EQ(-ENODEV, kt_reap(pid));

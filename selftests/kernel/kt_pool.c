@@ -168,6 +168,13 @@ struct kvmm_pool_stat kt_stat_of(struct kt *t)
 	return st;
 }
 
+uint64_t kt_moving(struct kt *t)
+{
+	struct kvmm_pool_stat st = kt_stat_of(t);
+
+	return st.blocks[KVMM_WRITING] + st.blocks[KVMM_READING];
+}
+
 int kt_info(struct kvmm_info *info)
 {
 	int fd = kt_dev(O_RDONLY);

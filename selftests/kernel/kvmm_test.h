@@ -70,6 +70,9 @@ int kt_stat(struct kt *t, struct kvmm_pool_stat *st);
 /* The same as a value; where it can't be had no number in it is a good one. */
 struct kvmm_pool_stat kt_stat_of(struct kt *t);
 
+/* Blocks that are being written or read. */
+uint64_t kt_moving(struct kt *t);
+
 int kt_info(struct kvmm_info *info);
 int kt_clock(struct kt *t, uint64_t now_ms);
 int kt_reset(struct kt *t, uint64_t *epoch);

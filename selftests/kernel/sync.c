@@ -43,13 +43,6 @@ FIXTURE_TEARDOWN(sync)
 	kt_nullb_end();
 }
 
-static uint64_t moving(struct kt *t)
-{
-	struct kvmm_pool_stat st = kt_stat_of(t);
-
-	return st.blocks[KVMM_WRITING] + st.blocks[KVMM_READING];
-}
-
 static int all_of_many(void *arg)
 {
 	FIXTURE_DATA(sync) *self = arg;
@@ -67,7 +60,7 @@ TEST_F(sync, many)
 	pid = kt_spawn(all_of_many, self);
 	ASSERT_LT(0, pid);
 	do {
-		now = moving(&self->t);
+		now = kt_moving(&self->t);
 		if (most < now)
 			most = now;
 		kt_sleep_ms(1);
@@ -87,12 +80,12 @@ TEST_F(sync, many_killed)
 
 	pid = kt_spawn(all_of_many, self);
 	ASSERT_LT(0, pid);
-	while (!moving(&self->t))
+	while (!kt_moving(&self->t))
 		kt_sleep_ms(1);
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	EXPECT_EQ(-ECHILD, kt_reap(pid));
 	st = kt_stat_of(&self->t);
-	EXPECT_EQ(0, moving(&self->t));
+	EXPECT_EQ(0, kt_moving(&self->t));
 	EXPECT_LT(0, st.blocks[KVMM_SWAPPED]);
 	EXPECT_GE(LIMIT + LIMIT / 2, st.blocks[KVMM_SWAPPED]);
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
@@ -119,7 +112,7 @@ TEST_F(sync, refs_gone)
 	ASSERT_NE(MAP_FAILED, (void *)self->gone);
 	memcpy(self->gone, self->refs, N * sizeof(*self->gone));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, load_into, self));
-	while (!moving(&self->t))
+	while (!kt_moving(&self->t))
 		kt_sleep_ms(1);
 	ASSERT_EQ(0, munmap(self->gone, N * sizeof(*self->gone)));
 	pthread_join(thread, NULL);
@@ -156,7 +149,7 @@ TEST_F(sync, command_gone)
 	ASSERT_NE(MAP_FAILED, (void *)self->gone);
 	memcpy(self->gone, &arg, sizeof(arg));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, load_one, self));
-	while (!moving(&self->t))
+	while (!kt_moving(&self->t))
 		kt_sleep_ms(1);
 	ASSERT_EQ(0, munmap(self->gone, sizeof(arg)));
 	pthread_join(thread, NULL);
