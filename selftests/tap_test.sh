@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# tap.sh counts as it should, TAP on stdout.
+# tap.sh counts as it should, and report.sh says what failed; TAP on stdout.
 
 set -u
 here=$(dirname "$0")
@@ -37,4 +37,32 @@ counts 'a failure that talks of skipping' 1 1 0 1 'ok 1 - a' \
 counts 'exit code without a failure' 1 1 0 3 'ok 1 - a'
 counts 'no test at all' 0 1 0 0 'hello'
 counts 'not here' 0 0 1 4 'no such device'
+
+# report WHAT RC PATTERN SUITE...: the exit code, and a line that is there
+report()
+{
+	local what=$1 want=$2 pattern=$3 rc
+	shift 3
+	"$here/report.sh" "$tmp" "$@" >"$tmp/out"
+	rc=$?
+	sed -i '$s/^/last: /' "$tmp/out"
+	no=$((no + 1))
+	if [ $rc -eq "$want" ] && grep -q "$pattern" "$tmp/out"; then
+		echo "ok $no - $what"
+	else
+		sed 's/^/# /' "$tmp/out"
+		echo "not ok $no - $what"
+	fi
+}
+
+counts 'for the report' 1 1 0 1 'ok 1 - a' '# because' 'not ok 2 - b'
+cp "$tmp/t.sum" "$tmp/bad.sum"
+cp "$tmp/t.log" "$tmp/bad.log"
+counts 'for the report' 2 0 0 0 'ok 1 - a' 'ok 2 - b'
+report 'nothing failed' 0 '^last: 2 passed, 0 failed, 0 skipped$' t
+report 'which suite failed' 1 '^---- failed: bad$' t bad
+report 'which test' 1 '^3:not ok 2 - b$' t bad
+report 'and why' 1 '^# because$' t bad
+report 'the sum stays the last line' 1 '^last: 3 passed, 1 failed, 0 skipped$' t bad
+report 'a suite without a result' 1 '^none: no result' t none
 echo "1..$no"
