@@ -143,7 +143,7 @@ static void kvmm_op_arrived(struct kvmm_op *op)
 		if (!op->err)
 			kvmm_op_learn(op, us);
 	}
-	list_del(&op->age);
+	list_del_init(&op->age);
 	hash_del(&op->hash);
 	WRITE_ONCE(pool->nr_inflight, pool->nr_inflight - 1);
 	WRITE_ONCE(pool->io_seq, pool->io_seq + 1);
@@ -163,9 +163,9 @@ static void kvmm_op_tell(struct kvmm_op *op, bool good,
 	list_for_each_entry_safe(w, next, &op->waiters, node) {
 		kvmm_cmd_entry(w->cmd, w->entry, err);
 		kvmm_cmd_put(w->cmd, ended);
+		list_del_init(&w->node);
 		kvmm_op_free(w);
 	}
-	INIT_LIST_HEAD(&op->waiters);
 	kvmm_cmd_entry(cmd, op->entry, err);
 	list_del_init(&op->node);
 	kvmm_cmd_put(cmd, ended);

@@ -621,6 +621,8 @@ int kvmm_do_events(struct kvmm_client *client, struct file *file, void *arg);
 /* ---- uring.c ---- */
 
 struct io_uring_cmd;
+int kvmm_uring_init(void);
+void kvmm_uring_exit(void);
 int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags);
 
 /* ---- export.c ---- */

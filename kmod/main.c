@@ -30,6 +30,9 @@ static int __init kvmm_init(void)
 	ret = kvmm_ops_init();
 	if (ret)
 		return ret;
+	ret = kvmm_uring_init();
+	if (ret)
+		goto err_ops;
 	/*
 	 * Where the device's interrupt was: another CPU takes long to wake.  Of
 	 * no higher priority than what ends a file system's direct I/O, which
@@ -40,7 +43,7 @@ static int __init kvmm_init(void)
 				       WQ_MEM_RECLAIM, 0);
 	if (!kvmm_done_wq) {
 		ret = -ENOMEM;
-		goto err_ops;
+		goto err_uring;
 	}
 	kvmm_end_wq = alloc_workqueue("kvmm_end", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	if (!kvmm_end_wq) {
@@ -82,6 +85,8 @@ err_end_wq:
 	destroy_workqueue(kvmm_end_wq);
 err_done_wq:
 	destroy_workqueue(kvmm_done_wq);
+err_uring:
+	kvmm_uring_exit();
 err_ops:
 	kvmm_ops_exit();
 	return ret;
@@ -101,6 +106,7 @@ static void __exit kvmm_exit(void)
 	destroy_workqueue(kvmm_clean_wq);
 	destroy_workqueue(kvmm_populate_wq);
 	destroy_workqueue(kvmm_done_wq);
+	kvmm_uring_exit();
 	kvmm_ops_exit();
 }
 

@@ -27,23 +27,48 @@
 #define KVMM_FEW_SEGS	4
 static struct kmem_cache *kvmm_op_cache;
 
+/** kvmm_cmd_ctor() - make what stays in a command from one use to the next */
+void kvmm_cmd_ctor(struct kvmm_cmd *cmd)
+{
+	INIT_LIST_HEAD(&cmd->ops);
+	INIT_LIST_HEAD(&cmd->ready);
+	init_completion(&cmd->done);
+}
+
 /**
- * kvmm_cmd_init() - make a command, with the caller as its issuer
- * @cmd: the command
+ * kvmm_cmd_start() - begin a command, with the caller as its issuer
+ * @cmd: the command; nobody has waited for an earlier use of it
  * @pool: the pool
  * @end: called when it has ended after kvmm_cmd_issued(); NULL: someone waits
+ */
+void kvmm_cmd_start(struct kvmm_cmd *cmd, struct kvmm_pool *pool,
+		    void (*end)(struct kvmm_cmd *cmd))
+{
+	cmd->pool = pool;
+	cmd->pending = 1;
+	cmd->wake_at = 0;
+	cmd->good = 0;
+	cmd->err = 0;
+	cmd->err_entry = 0;
+	cmd->evicted = 0;
+	cmd->bytes = 0;
+	cmd->out = false;
+	cmd->results = NULL;
+	cmd->ioprio = 0;
+	cmd->end = end;
+}
+
+/**
+ * kvmm_cmd_init() - make a command and begin it
+ * @cmd: the command
+ * @pool: as kvmm_cmd_start()
+ * @end: as kvmm_cmd_start()
  */
 void kvmm_cmd_init(struct kvmm_cmd *cmd, struct kvmm_pool *pool,
 		   void (*end)(struct kvmm_cmd *cmd))
 {
-	memset(cmd, 0, sizeof(*cmd));
-	cmd->pool = pool;
-	cmd->pending = 1;
-	cmd->end = end;
-	INIT_LIST_HEAD(&cmd->ops);
-	INIT_LIST_HEAD(&cmd->ready);
-	INIT_LIST_HEAD(&cmd->ended);
-	init_completion(&cmd->done);
+	kvmm_cmd_ctor(cmd);
+	kvmm_cmd_start(cmd, pool, end);
 }
 
 /** kvmm_cmd_drop() - one less to wait for; returns: it was the last one */
@@ -130,7 +155,17 @@ void kvmm_cmd_entry(struct kvmm_cmd *cmd, u32 entry, int err)
 
 static void kvmm_op_issue_work(struct work_struct *work);
 
-/* Return: ops at @op, zeroed up to their @bvec: @n, or fewer. */
+static void kvmm_op_ctor(void *p)
+{
+	struct kvmm_op *op = p;
+
+	INIT_LIST_HEAD(&op->node);
+	INIT_LIST_HEAD(&op->waiters);
+	INIT_LIST_HEAD(&op->age);
+	INIT_HLIST_NODE(&op->hash);
+}
+
+/* Return: ops at @op, made: @n, or fewer. */
 static u32 kvmm_ops_get(struct kvmm_op **op, u32 n, u32 segs)
 {
 	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
@@ -147,6 +182,8 @@ static u32 kvmm_ops_get(struct kvmm_op **op, u32 n, u32 segs)
 			op[i] = kmalloc(struct_size(op[i], bvec, segs), gfp);
 		if (!op[i])
 			break;
+		if (segs > KVMM_FEW_SEGS)
+			kvmm_op_ctor(op[i]);
 	}
 	return i;
 }
@@ -178,14 +215,11 @@ u32 kvmm_ops_alloc(struct kvmm_pool *pool, struct list_head *ops, u32 n)
 	for (i = 0; i < n; i++) {
 		struct kvmm_op *op = got[i];
 
-		memset(op, 0, sizeof(*op));
+		memset_startat(op, 0, pool);
+		/* Where objects are debugged, it is forgotten with the op. */
+		INIT_WORK(&op->issue, kvmm_op_issue_work);
 		op->pool = pool;
 		op->max_segs = segs;
-		INIT_LIST_HEAD(&op->node);
-		INIT_LIST_HEAD(&op->waiters);
-		INIT_LIST_HEAD(&op->age);
-		INIT_HLIST_NODE(&op->hash);
-		INIT_WORK(&op->issue, kvmm_op_issue_work);
 		list_add_tail(&op->submit, ops);
 	}
 	return i;
@@ -201,13 +235,20 @@ void kvmm_ops_free(struct list_head *ops)
 	INIT_LIST_HEAD(ops);
 }
 
-/** kvmm_ops_init() - make the cache; 0 or -ENOMEM */
+/**
+ * kvmm_ops_init() - make the cache
+ *
+ * What has a constructor is not zeroed by the allocator, as all else is where
+ * init_on_alloc is on: it would be zeroed twice.
+ *
+ * Return: 0 or -ENOMEM.
+ */
 int kvmm_ops_init(void)
 {
 	kvmm_op_cache = kmem_cache_create("kvmm_op",
 					  offsetof(struct kvmm_op,
 						   bvec[KVMM_FEW_SEGS]),
-					  0, 0, NULL);
+					  0, 0, kvmm_op_ctor);
 	return kvmm_op_cache ? 0 : -ENOMEM;
 }
 

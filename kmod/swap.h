@@ -89,7 +89,8 @@ struct kvmm_area {
  * @ended: in the worker's list of commands to end
  * @done: for who waits
  *
- * All but the constants is under the pool's lock; @ready is the worker's.
+ * All but the constants is under the pool's lock; @ready is the worker's.  @ops,
+ * @ready and @done are as kvmm_cmd_ctor() made them when it has ended.
  */
 struct kvmm_cmd {
 	struct kvmm_pool *pool;
@@ -124,17 +125,17 @@ struct kvmm_swap_req {
 
 /**
  * struct kvmm_op - one block on its way, or one entry that waits for an op
- * @iocb: for the file
- * @pool: the pool
- * @cmd: whose it is; NULL: late, the command may be gone
- * @area: where from or to
  * @node: in the command's ops, or in another op's waiters
  * @waiters: entries of other commands that wait for this block
  * @age: in the pool's ops that are not late
  * @hash: in the pool's ops in flight
+ * @iocb: for the file
+ * @issue: to go on from a worker
+ * @pool: the pool
+ * @cmd: whose it is; NULL: late, the command may be gone
+ * @area: where from or to
  * @submit: in the list of ops to submit
  * @done: in the pool's list of ops whose I/O ended
- * @issue: to go on from a worker
  * @io: the core's decision
  * @entry: number of the entry in its command
  * @started: when, in ns
@@ -156,19 +157,22 @@ struct kvmm_swap_req {
  *
  * Lists are under the pool's lock; the rest belongs to who has the op in hand:
  * the submitter, then the I/O, then the worker.
+ *
+ * What is before @iocb is made once and is in its first state whenever an op is
+ * freed; what is from @pool on is zero in a new one.
  */
 struct kvmm_op {
-	struct kiocb iocb;
-	struct kvmm_pool *pool;
-	struct kvmm_cmd *cmd;
-	struct kvmm_area *area;
 	struct list_head node;
 	struct list_head waiters;
 	struct list_head age;
 	struct hlist_node hash;
+	struct kiocb iocb;
+	struct work_struct issue;
+	struct kvmm_pool *pool;
+	struct kvmm_cmd *cmd;
+	struct kvmm_area *area;
 	struct list_head submit;
 	struct llist_node done;
-	struct work_struct issue;
 	struct kvmm_io io;
 	u32 entry;
 	u64 started;
@@ -191,6 +195,9 @@ struct kvmm_op {
 
 /* ---- op.c: the life of ops and commands ---- */
 
+void kvmm_cmd_ctor(struct kvmm_cmd *cmd);
+void kvmm_cmd_start(struct kvmm_cmd *cmd, struct kvmm_pool *pool,
+		    void (*end)(struct kvmm_cmd *cmd));
 void kvmm_cmd_init(struct kvmm_cmd *cmd, struct kvmm_pool *pool,
 		   void (*end)(struct kvmm_cmd *cmd));
 bool kvmm_cmd_drop(struct kvmm_cmd *cmd);

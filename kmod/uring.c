@@ -17,6 +17,30 @@ struct kvmm_uring {
 	struct io_uring_cmd *ioucmd;
 };
 
+static struct kmem_cache *kvmm_uring_cache;
+
+static void kvmm_uring_ctor(void *p)
+{
+	struct kvmm_uring *u = p;
+
+	kvmm_cmd_ctor(&u->cmd);
+}
+
+/** kvmm_uring_init() - make the cache, as kvmm_ops_init(); 0 or -ENOMEM */
+int kvmm_uring_init(void)
+{
+	kvmm_uring_cache = kmem_cache_create("kvmm_uring",
+					     sizeof(struct kvmm_uring), 0, 0,
+					     kvmm_uring_ctor);
+	return kvmm_uring_cache ? 0 : -ENOMEM;
+}
+
+/** kvmm_uring_exit() - no command is left */
+void kvmm_uring_exit(void)
+{
+	kmem_cache_destroy(kvmm_uring_cache);
+}
+
 /* Lives in the request while its completion travels to the task. */
 struct kvmm_uring_pdu {
 	ssize_t res;
@@ -50,7 +74,7 @@ static void kvmm_uring_end(struct kvmm_cmd *cmd)
 	struct io_uring_cmd *ioucmd = u->ioucmd;
 
 	kvmm_uring_pdu(ioucmd)->res = kvmm_uring_result(cmd);
-	kfree(u);
+	kmem_cache_free(kvmm_uring_cache, u);
 	io_uring_cmd_complete_in_task(ioucmd, kvmm_uring_post_tw);
 }
 
@@ -121,7 +145,7 @@ int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags)
 	if (ret)
 		return ret;
 
-	u = kmalloc(sizeof(*u), GFP_KERNEL_ACCOUNT);
+	u = kmem_cache_alloc(kvmm_uring_cache, GFP_KERNEL_ACCOUNT);
 	if (!u)
 		return -ENOMEM;
 	if (sc.count > 1) {
@@ -136,14 +160,14 @@ int kvmm_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_flags)
 		goto err_handles;
 
 	u->ioucmd = ioucmd;
-	kvmm_cmd_init(&u->cmd, client->pool, kvmm_uring_end);
+	kvmm_cmd_start(&u->cmd, client->pool, kvmm_uring_end);
 	req = (struct kvmm_swap_req) { client->id, sc.flags, out };
 	ended = kvmm_uring_issue(&u->cmd, &req, handles, sc.count);
 	if (handles != &one)
 		kvfree(handles);
 	if (ended) {
 		res = kvmm_uring_result(&u->cmd);
-		kfree(u);
+		kmem_cache_free(kvmm_uring_cache, u);
 		kvmm_uring_done(ioucmd, res, issue_flags);
 	}
 	return -EIOCBQUEUED;
@@ -152,6 +176,6 @@ err_handles:
 	if (handles != &one)
 		kvfree(handles);
 err_free:
-	kfree(u);
+	kmem_cache_free(kvmm_uring_cache, u);
 	return ret;
 }
