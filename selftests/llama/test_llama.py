@@ -167,10 +167,13 @@ def command_lines(model):
         want = {**man[c], **({} if c == 'model' else shared)}
         ok(r.rc == 0 and not r.err and own == want and all_ == everyone,
            f'{c}: help and man page agree', own, want, r)
+        for way in (['--help', c], ['help', c]):
+            equal((run(*way).rc, run(*way).out), (0, r.out), ' '.join(way))
         equal(sorted(complete(c, '--')),
               sorted('--' + o for o in {**own, **everyone}),
               f'{c}: help and completion agree')
     equal(complete(''), commands, 'completion of commands')
+    equal(complete('help', 'se'), ['serve'], 'completion behind help')
     try:
         p = subprocess.run(['mandoc', '-T', 'lint', '-W', 'warning', MAN],
                            stdout=subprocess.PIPE)

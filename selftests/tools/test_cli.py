@@ -109,6 +109,43 @@ def agreement():
         skip('mandoc has no complaint', 'mandoc is not installed')
 
 
+def help_of():
+    """One help, whichever way it is asked for."""
+    everything = ctl('--help').out
+    pool = ctl('pool', '--help')
+    listed = re.findall(r'^  (pool [a-z]+|[a-z]+)\b.*  ', pool.out, re.M)
+    ok(pool.rc == 0 and not pool.err and
+       pool.out.startswith('usage: kvmmctl pool COMMAND [OPTION...]\n') and
+       len(listed) == 6 and all(c.startswith('pool ') for c in listed),
+       'pool --help lists the commands of pool, and no other', listed, pool)
+    for want, ways in (
+            (everything, (['help'], ['-h'], ['help', '--help'])),
+            (pool.out, (['--help', 'pool'], ['help', 'pool'], ['-h', 'pool'],
+                        ['pool', '-h'], ['pool', 'help'])),
+            (ctl('stat', '--help').out, (['--help', 'stat'], ['help', 'stat'],
+                                         ['help', '--json', 'stat'])),
+            (ctl('pool', 'create', '--help').out,
+             (['--help', 'pool', 'create'], ['help', 'pool', 'create']))):
+        for way in ways:
+            r = ctl(*way)
+            equal((r.rc, r.err, r.out), (0, '', want), ' '.join(way))
+    for way in (['--help', 'fly'], ['help', 'fly'], ['fly', '--help']):
+        r = ctl(*way)
+        equal((r.rc, r.out, r.err), (1, '', "kvmmctl: unknown command 'fly'; "
+                                            'see kvmmctl --help\n'),
+              ' '.join(way))
+    equal(ctl('--version', 'pool').out, ctl('--version').out,
+          '--version takes no notice of a command')
+    with open('/dev/full', 'w') as full:
+        p = subprocess.run([KVMMCTL, 'help', 'pool'], stdout=full,
+                           stderr=subprocess.PIPE)
+    ok(p.returncode == 1 and b"can't write the output" in p.stderr,
+       'a help that can\'t be written is an error', p)
+    equal(complete('help', 'po'), ['pool'], 'completion behind help')
+    equal(complete('--help', 'pool', 'cr'), ['create'],
+          'completion behind --help')
+
+
 def errors(trace):
     def bad(args, message, what=None):
         r = ctl(*args)
@@ -367,6 +404,7 @@ with folder() as d:
     file = os.path.join(d, 'trace.jsonl')
     write_trace(file, [[1, 2], [1, 2]])
     agreement()
+    help_of()
     errors(file)
     user_pools()
     pool_arguments()

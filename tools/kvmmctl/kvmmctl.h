@@ -172,6 +172,9 @@ int options_parse(const struct command *cmd, int argc, char **argv,
 /** options_help() - print what `--help` shows; @cmd NULL: of kvmmctl itself */
 void options_help(const struct command *cmd, const struct command *const *all);
 
+/** options_help_group() - the same of commands that have a first word in common */
+void options_help_group(const char *group, const struct command *const *all);
+
 /**
  * opt_count() - value of a count
  * @value: left alone where the option is not given

@@ -76,6 +76,14 @@ static void catch_signals(void)
 	signal(SIGXFSZ, SIG_IGN);
 }
 
+/* What was printed is only said when it could be written. */
+static int flushed(int ret)
+{
+	if (fflush(stdout) || ferror(stdout))
+		return fail("can't write the output: %s", strerror(errno));
+	return ret;
+}
+
 /* Which command do the words at @argv name; @words: how many they are. */
 static const struct command *find(char **argv, int argc, int *words)
 {
@@ -99,28 +107,28 @@ static const struct command *find(char **argv, int argc, int *words)
 	return NULL;
 }
 
-/* `kvmmctl help`, `kvmmctl pool --help`: there is no such command to ask. */
-static bool wants_help(char **argv, int argc)
+/*
+ * Words that are no command: `pool` alone, which has commands of its own and so
+ * a help of its own, and mistakes.
+ */
+static int not_found(const struct args *args)
 {
-	return !strcmp(argv[0], "help") ||
-	       (argc > 1 && !strcmp(argv[1], "--help"));
-}
+	char **words = args->pos;
+	const char *next = args->nr_pos > 1 ? words[1] : NULL;
 
-static int not_found(char **argv, int argc)
-{
-	if (wants_help(argv, argc)) {
-		options_help(NULL, commands);
-		return 0;
+	if (strcmp(words[0], "pool"))
+		return fail("unknown command '%s'; see kvmmctl --help",
+			    words[0]);
+	if (next ? !strcmp(next, "--help") || !strcmp(next, "-h") ||
+		   !strcmp(next, "help") : !!args->value[OPT_HELP]) {
+		options_help_group("pool", commands);
+		return flushed(0);
 	}
-	if (!strcmp(argv[0], "pool")) {
-		if (argc == 1)
-			return fail("pool needs one of: create, list, show, "
-				    "populate, events, destroy");
-		return fail("unknown command 'pool %s'; there are: pool "
-			    "create, list, show, populate, events, destroy",
-			    argv[1]);
-	}
-	return fail("unknown command '%s'; see kvmmctl --help", argv[0]);
+	if (!next)
+		return fail("pool needs one of: create, list, show, "
+			    "populate, events, destroy");
+	return fail("unknown command 'pool %s'; there are: pool create, list, "
+		    "show, populate, events, destroy", next);
 }
 
 static int set_backend(struct ctx *ctx, const char *name)
@@ -182,19 +190,23 @@ int main(int argc, char **argv)
 	std_hold();
 	if (options_parse(NULL, argc, argv, &args))
 		return EXIT_ERROR;
-	if (args.nr_pos) {
+	if (args.nr_pos && !strcmp(args.pos[0], "help")) {
+		/* the same as --help; its word stands for the program's */
+		args.value[OPT_HELP] = "";
+		if (options_parse(NULL, args.nr_pos, args.pos, &args))
+			return EXIT_ERROR;
+	}
+	if (args.nr_pos && !args.value[OPT_VERSION]) {
 		ctx.cmd = find(args.pos, args.nr_pos, &words);
 		if (!ctx.cmd)
-			return not_found(args.pos, args.nr_pos);
+			return not_found(&args);
 		snprintf(speaker, sizeof(speaker), "kvmmctl %s", ctx.cmd->name);
 		/* the last word stands where getopt expects the program */
 		if (options_parse(ctx.cmd, args.nr_pos - (words - 1),
 				  args.pos + (words - 1), &args))
 			return EXIT_ERROR;
 	}
-	ret = run(&ctx, &args);
-	if (fflush(stdout) || ferror(stdout))
-		ret = fail("can't write the output: %s", strerror(errno));
+	ret = flushed(run(&ctx, &args));
 	if (seen && ret) {
 		/* those who wait for us shall see what ended us */
 		signal(seen, SIG_DFL);

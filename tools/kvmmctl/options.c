@@ -160,20 +160,50 @@ static void help_opts(const struct opt *opts)
 	}
 }
 
+/* The commands whose names begin with @group and a space; NULL: all. */
+static void help_commands(const char *group, const struct command *const *all)
+{
+	size_t len = group ? strlen(group) : 0;
+
+	for (; *all; all++) {
+		int col;
+
+		if (len && (strncmp((*all)->name, group, len) ||
+			    (*all)->name[len] != ' '))
+			continue;
+		col = printf("  %s%s%s", (*all)->name, *(*all)->pos ? " " : "",
+			     (*all)->pos);
+		printf("%*s", col < 26 ? 26 - col : 1, "");
+		wrap((*all)->summary, 26);
+	}
+}
+
+/* The end of every help. */
+static void help_common(void)
+{
+	puts("\nOptions of every command:");
+	help_opts(global_opts);
+	putchar('\n');
+	wrap("Sizes: K, M, G, T and KiB, MiB, GiB, TiB are powers of 1024; "
+	     "KB, MB, GB, TB are powers of 1000.  Exit status: 0 fine; 1 an "
+	     "error; 2 wrong bytes were read back.", 0);
+}
+
+void options_help_group(const char *group, const struct command *const *all)
+{
+	printf("usage: kvmmctl %s COMMAND [OPTION...]\n\n", group);
+	puts("Commands; each has a --help of its own:");
+	help_commands(group, all);
+	help_common();
+}
+
 void options_help(const struct command *cmd, const struct command *const *all)
 {
 	if (!cmd) {
 		puts("usage: kvmmctl [OPTION...] COMMAND [OPTION...]\n\n"
 		     "Create, watch and try pools of KV blocks.\n\n"
 		     "Commands; each has a --help of its own:");
-		for (; *all; all++) {
-			int col = printf("  %s%s%s", (*all)->name,
-					 *(*all)->pos ? " " : "", (*all)->pos);
-
-			printf("%*s", col < 26 ? 26 - col : 1, "");
-			wrap((*all)->summary, 26);
-		}
-		puts("\nOptions of every command:");
+		help_commands(NULL, all);
 	} else {
 		printf("usage: kvmmctl %s%s%s [OPTION...]\n\n", cmd->name,
 		       *cmd->pos ? " " : "", cmd->pos);
@@ -186,13 +216,8 @@ void options_help(const struct command *cmd, const struct command *const *all)
 			puts("\nOptions:");
 			help_opts(cmd->opts);
 		}
-		puts("\nOptions of every command:");
 	}
-	help_opts(global_opts);
-	putchar('\n');
-	wrap("Sizes: K, M, G, T and KiB, MiB, GiB, TiB are powers of 1024; "
-	     "KB, MB, GB, TB are powers of 1000.  Exit status: 0 fine; 1 an "
-	     "error; 2 wrong bytes were read back.", 0);
+	help_common();
 }
 
 int opt_count(const struct args *args, enum opt_id id, uint64_t min,

@@ -177,7 +177,11 @@ int main(int argc, char **argv)
 	at = options_parse(NULL, argc, argv, &args);
 	if (at < 0)
 		return EXIT_ERROR;
-	if (at < argc && strcmp(argv[at], "help")) {
+	if (at < argc && !strcmp(argv[at], "help")) {
+		args.value[OPT_HELP] = "";
+		at++;
+	}
+	if (at < argc) {
 		cmd = find(argv[at]);
 		if (!cmd)
 			return fail("unknown command '%s'; see kvmm-llama --help",
@@ -194,8 +198,6 @@ int main(int argc, char **argv)
 		if (at < argc)
 			return fail("too many arguments: '%s'; see kvmm-llama %s --help",
 				    argv[at], cmd->name);
-	} else if (at < argc) {
-		args.value[OPT_HELP] = "";
 	}
 	ret = run(cmd, &args);
 	if (fflush(stdout) || ferror(stdout))
