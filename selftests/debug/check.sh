@@ -58,14 +58,17 @@ kernel >&2 || rc=$?
 # memory from which it may execute. It begins with finding that out.
 can_run_uml()
 {
-	local out room
+	local out room dir
 	room=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || room=0
 	if [[ -z ${TMPDIR-} ]] && ((${room:-0} < 2500000)); then
 		mkdir -p "$build/debug-um/tmp"
 		export TMPDIR=$build/debug-um/tmp
 	fi
-	out=$(timeout -k 5 60 "$(kernel --print kernel)" mem=128M con=null \
-		con0=null,fd:1 panic=-1 2>&1 </dev/null) || :
+	# else it leaves a folder in ~/.uml
+	dir=$(mktemp -d)
+	out=$(timeout -k 5 60 "$(kernel --print kernel)" mem=128M "uml_dir=$dir" \
+		con=null con0=null,fd:1 panic=-1 2>&1 </dev/null) || :
+	rm -rf "$dir"
 	[[ $out = *'Linux version'* ]] ||
 		skip "User Mode Linux can't run here: $(tail -n 3 <<<"$out" | tr '\n' ' ')"
 }
