@@ -86,7 +86,8 @@ run 1 pool populate nothing &&
 	says '^kvmmctl pool populate: there is no pool nothing$'
 result $? 'pool populate: no such pool'
 run 1 pool create big --block-size 1M --frames 100000000 --populate async &&
-	says 'pool create: no memory for' && run 1 pool show big
+	says '^kvmmctl pool create: big needs 95.37 TiB of memory, and all pools together may have [0-9.]* [MG]iB, of which [0-9.]* [MG]iB is left: 80 % of the machine.s memory, which is the default of /sys/module/kvmm/parameters/max_bytes$' &&
+	! [ -s $out ] && [ "$(grep -c . $err)" -eq 1 ] && run 1 pool show big
 result $? 'pool create --populate async: no memory, no pool'
 
 # What is in progress depends on the machine: such tests go on until they have
@@ -188,6 +189,77 @@ result $? 'stat --watch'
 run 1 pool show nothing && says '^kvmmctl pool show: there is no pool nothing$'
 result $? 'pool show: no such pool'
 
+cat >/tmp/trace.jsonl <<'END'
+{"timestamp": 0, "hash_ids": [1, 2, 3, 4]}
+{"timestamp": 1, "hash_ids": [1, 2, 5, 6]}
+{"timestamp": 2, "hash_ids": [1, 2, 3, 4]}
+END
+
+# Limits; 'one' and 'two' are there and hold 4 MiB and 16 MiB.
+param=/sys/module/kvmm/parameters
+echo 29360128 >$param/max_bytes
+run 1 pool create more --block-size 1M --frames 9 --json &&
+	says '^kvmmctl pool create: more needs 9 MiB of memory, and all pools together may have 28 MiB, of which 8 MiB is left: set in /sys/module/kvmm/parameters/max_bytes$' &&
+	has '"error": "no memory"' && has '"name": "more"' &&
+	has '"needed_bytes": 9437184' && has '"limit": "node"' &&
+	has '"limit_bytes": 29360128' && has '"left_bytes": 8388608' &&
+	has "\"set_in\": \"$param/max_bytes\""
+result $? 'pool create: beyond the limit of the node'
+run 0 pool create more --block-size 1M --frames 10 --elastic 4 --chunk 2 \
+	--populate none && run 1 pool populate more &&
+	says '^kvmmctl pool populate: more needs \(10 MiB\|[24] MiB more\) of memory, and all pools together may have 28 MiB, of which \(8 MiB\|2 MiB\|0 bytes\) is left: set in' &&
+	run 0 pool destroy more
+result $? 'pool populate: beyond the limit of the node'
+run 1 replay /tmp/trace.jsonl --block-size 1M --frames 5 &&
+	says '^kvmmctl replay: replay-[0-9]* needs 9 MiB of memory, and all pools together may have 28 MiB' &&
+	! [ -s $out ] && [ "$(grep -c . $err)" -eq 1 ]
+result $? 'replay: beyond the limit of the node'
+echo 0 >$param/max_bytes
+echo 2 >$param/max_pools
+run 1 pool create more --block-size 64K --frames 8 --json &&
+	says '^kvmmctl pool create: more can.t be made: this machine may have 2 pools, set in /sys/module/kvmm/parameters/max_pools, and they are there$' &&
+	has '"limit": "node"' && has '"limit_pools": 2'
+result $? 'pool create: too many pools'
+echo 256 >$param/max_pools
+
+# in_group COMMAND ARGUMENT...: in a memory cgroup of 16 MiB
+group=/sys/fs/cgroup/kvmmctl
+in_group()
+{
+	# shellcheck disable=SC2016 # $0 and $@ are those of the new shell
+	sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' $group "$@" >$out 2>$err
+	rc=$?
+	[ $rc -eq 1 ]
+}
+mkdir $group
+echo 16777216 >$group/memory.max
+in_group kvmmctl pool create more --block-size 2M --frames 16 --json &&
+	says '^kvmmctl pool create: more needs [0-9]* MiB\( more\|\) of memory, and this memory cgroup may have 16 MiB, of which [0-9.]* [KM]iB is left: set in /sys/fs/cgroup/kvmmctl/memory.max$' &&
+	has '"limit": "cgroup"' && has '"limit_bytes": 16777216' &&
+	has "\"set_in\": \"$group/memory.max\"" && run 1 pool show more
+result $? 'pool create: beyond the limit of the memory cgroup'
+in_group kvmmctl replay /tmp/trace.jsonl --block-size 2M --frames 16 &&
+	says 'is available, limited by /sys/fs/cgroup/kvmmctl/memory.max; '
+result $? 'replay: beyond the limit of the memory cgroup'
+# shellcheck disable=SC2016
+sh -c 'echo $$ >"$0/cgroup.procs" && dd if=/dev/zero of="$1" bs=1M count=12 &&
+	sync && shift && exec "$@"' $group "$KVMM_DISK/cache" kvmmctl replay \
+	/tmp/trace.jsonl --block-size 1M --frames 4 >$out 2>$err
+rc=$?
+[ $rc -eq 0 ] && has '^hits  *4 blocks'
+result $? 'replay: page cache makes way in a memory cgroup'
+rm -f "$KVMM_DISK/cache"
+# as a container has it: its own group is on top
+mount --bind $group /sys/fs/cgroup
+# shellcheck disable=SC2016
+sh -c 'echo $$ >/sys/fs/cgroup/cgroup.procs && exec "$@"' sh kvmmctl replay \
+	/tmp/trace.jsonl --block-size 2M --frames 16 >$out 2>$err
+rc=$?
+[ $rc -eq 1 ] && says 'is available, limited by /sys/fs/cgroup/memory.max; '
+result $? 'replay: beyond the limit of a container'
+umount /sys/fs/cgroup
+rmdir $group
+
 if command -v su >/dev/null && grep -q '^nobody:' /etc/passwd; then
 	run 0 pool list
 	chmod 666 /dev/kvmm
@@ -195,13 +267,39 @@ if command -v su >/dev/null && grep -q '^nobody:' /etc/passwd; then
 	rc=$?
 	[ $rc -eq 1 ] && says "is someone else's"
 	result $? 'pool destroy: not by others'
+	# COMMAND of nobody
+	nobody()
+	{
+		su -s /bin/sh nobody -c "$1" >$out 2>$err
+		rc=$?
+		[ $rc -eq 1 ]
+	}
+	more='kvmmctl pool create more --json --block-size 64K --frames'
+	nobody "$more 8" && says '^kvmmctl pool create: only who has CAP_IPC_LOCK, or is in the group that /sys/module/kvmm/parameters/create_gid names, may make pools$'
+	result $? 'pool create: not by everyone'
+	echo 65534 >$param/create_gid
+	echo 2097152 >$param/max_user_bytes
+	nobody "$more 40" &&
+		says '^kvmmctl pool create: more needs 2.50 MiB of memory, and all pools of one user may have 2 MiB, of which 2 MiB is left: set in /sys/module/kvmm/parameters/max_user_bytes$' &&
+		has '"limit": "user"' && has '"left_bytes": 2097152'
+	result $? 'pool create: beyond the limit of a user'
+	su -s /bin/sh nobody -c 'kvmmctl pool create his --block-size 64K \
+		--frames 64 --elastic 32 --chunk 32 --populate none' \
+		>/dev/null 2>&1
+	run 1 pool populate his &&
+		says '^kvmmctl pool populate: his needs .* of memory, and all pools of one user may have 2 MiB, of which .* is left: set in'
+	result $? 'pool populate: the limit of its owner'
+	echo 0 >$param/max_user_bytes
+	echo 1 >$param/max_user_pools
+	nobody "$more 4" &&
+		says '^kvmmctl pool create: more can.t be made: one user may have 1 pool, set in /sys/module/kvmm/parameters/max_user_pools, and it is there$' &&
+		has '"limit": "user"' && has '"limit_pools": 1'
+	result $? 'pool create: too many pools of a user'
+	kvmmctl pool destroy his >/dev/null
+	echo 0 >$param/max_user_pools
+	echo -1 >$param/create_gid
 fi
 
-cat >/tmp/trace.jsonl <<'END'
-{"timestamp": 0, "hash_ids": [1, 2, 3, 4]}
-{"timestamp": 1, "hash_ids": [1, 2, 5, 6]}
-{"timestamp": 2, "hash_ids": [1, 2, 3, 4]}
-END
 run 0 replay /tmp/trace.jsonl --block-size 64K --frames 2 --slots 8 \
 	--swap "$KVMM_DISK/replay.swap" --json && has '"backend": "kernel"' &&
 	has '"hits_memory": 4' && has '"hits_swap": 2' && has '"corrupt": 0' &&
@@ -253,26 +351,27 @@ run 0 pool events "replay-$pid" --type evicted --count 3 --json &&
 result $? 'pool events, JSON'
 kill -TERM $pid
 wait $pid
-kvmmctl pool events one >$out 2>$err &
-pid=$!
-i=0
-until grep -q '^backend' $out || [ $i -eq 100 ]; do
-	sleep 0.2
-	i=$((i + 1))
-done
+# events_begin NAME: in the background, $pid; returns when it listens
+events_begin()
+{
+	# not what the command before printed
+	: >$out
+	kvmmctl pool events "$1" >$out 2>$err &
+	pid=$!
+	i=0
+	until grep -q '^backend' $out || [ $i -eq 100 ]; do
+		sleep 0.2
+		i=$((i + 1))
+	done
+}
+events_begin one
 kill -TERM $pid
 wait $pid
 rc=$?
 [ $rc -eq 0 ] && ! [ -s $err ]
 result $? 'pool events: a signal ends it'
 kvmmctl pool create short --block-size 4K --frames 1 >/dev/null
-kvmmctl pool events short >$out 2>$err &
-pid=$!
-i=0
-until grep -q '^backend' $out || [ $i -eq 100 ]; do
-	sleep 0.2
-	i=$((i + 1))
-done
+events_begin short
 kvmmctl pool destroy short --force >/dev/null
 wait $pid
 rc=$?

@@ -154,6 +154,17 @@ int session_open(struct ctx *ctx);
  */
 int session_open_kernel(struct ctx *ctx, const char *what);
 
+/**
+ * session_keep_errors() - errors of the library are kept from now on
+ *
+ * Who makes a sentence of an error knows more of what was asked for; there
+ * shall be one sentence, not two.
+ */
+void session_keep_errors(void);
+
+/** session_kept_error() - the last one, "" if there was none; no more are kept */
+const char *session_kept_error(void);
+
 /** device_name() - the device that the kernel backend opens */
 const char *device_name(const struct ctx *ctx);
 

@@ -5,6 +5,7 @@
  */
 #include "populate.h"
 #include "kvmmctl.h"
+#include "limit.h"
 #include "output.h"
 #include "pool.h"
 #include "size.h"
@@ -50,6 +51,20 @@ int populate_watch(struct kvmm_pool *pool, uint64_t frames)
 	return rc;
 }
 
+int populate_no_memory(struct ctx *ctx, const char *name,
+		       struct kvmm_pool *pool, unsigned int flags)
+{
+	uint64_t block = kvmm_pool_block_size(pool), online = 0;
+	struct kvmm_pool_stat st;
+	size_t bytes;
+
+	kvmm_pool_arena(pool, &bytes);
+	if (!kvmm_pool_stat(pool, &st))
+		online = st.frames_online;
+	return limit_memory(ctx, name, bytes - online * block,
+			    flags | (online ? LIMIT_MORE : 0));
+}
+
 static int tell(struct ctx *ctx, const char *name, struct kvmm_pool *pool,
 		uint64_t frames)
 {
@@ -89,8 +104,8 @@ static int start(struct kvmm_pool *pool, const char *name, uint64_t frames,
 }
 
 /* @ours: we began it, so it ends with us. */
-static int wait_for(struct kvmm_pool *pool, const char *name, uint64_t frames,
-		    bool ours)
+static int wait_for(struct ctx *ctx, struct kvmm_pool *pool, const char *name,
+		    uint64_t frames, bool ours)
 {
 	int rc = populate_watch(pool, frames);
 
@@ -107,8 +122,7 @@ static int wait_for(struct kvmm_pool *pool, const char *name, uint64_t frames,
 	case -EINTR:
 		return fail("interrupted: %s goes on being populated", name);
 	case -ENOMEM:
-		return fail("no memory for all frames of %s, or a limit on it",
-			    name);
+		return populate_no_memory(ctx, name, pool, LIMIT_OTHERS);
 	case -ECANCELED:
 		return fail("someone ended it: not all frames of %s have "
 			    "memory", name);
@@ -143,7 +157,8 @@ static int act(struct ctx *ctx, const struct args *args, const char *name,
 		return EXIT_ERROR;
 	if (!args->value[OPT_ASYNC]) {
 		left = ours ? (long)frames : kvmm_populate_left(pool);
-		if (wait_for(pool, name, left < 0 ? 0 : (uint64_t)left, ours))
+		if (wait_for(ctx, pool, name, left < 0 ? 0 : (uint64_t)left,
+			     ours))
 			return EXIT_ERROR;
 	}
 	return tell(ctx, name, pool, frames);

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-static uint64_t meminfo_available(void)
+uint64_t room_machine(void)
 {
 	uint64_t kib = UINT64_MAX;
 	char line[128];
@@ -29,17 +29,11 @@ static uint64_t meminfo_available(void)
 	return kib == UINT64_MAX ? kib : kib << 10;
 }
 
-/* UINT64_MAX where the file is missing or reads "max". */
-static uint64_t read_number(const char *dir, const char *name)
+uint64_t room_number(const char *path)
 {
-	char path[PATH_MAX];
 	uint64_t v = UINT64_MAX;
-	FILE *f;
+	FILE *f = fopen(path, "re");
 
-	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >=
-	    (int)sizeof(path))
-		return v;
-	f = fopen(path, "re");
 	if (!f)
 		return v;
 	if (fscanf(f, "%" SCNu64, &v) != 1)
@@ -48,45 +42,82 @@ static uint64_t read_number(const char *dir, const char *name)
 	return v;
 }
 
-static uint64_t cgroup_available(void)
+static uint64_t number_in(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >=
+	    (int)sizeof(path))
+		return UINT64_MAX;
+	return room_number(path);
+}
+
+/* Bytes of page cache in a group; they make way for what is needed. */
+static uint64_t cache_in(const char *dir)
+{
+	char path[PATH_MAX], word[64];
+	uint64_t v, sum = 0;
+	FILE *f;
+
+	if (snprintf(path, sizeof(path), "%s/memory.stat", dir) >=
+	    (int)sizeof(path))
+		return 0;
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	while (fscanf(f, "%63s %" SCNu64, word, &v) == 2)
+		if (!strcmp(word, "active_file") ||
+		    !strcmp(word, "inactive_file"))
+			sum += v;
+	fclose(f);
+	return sum;
+}
+
+/*
+ * In a container the folder that the path names may not be there, and the top
+ * one be the container's own: that one is looked at, too.
+ */
+bool room_cgroup(struct room_cgroup *cg)
 {
 	static const char root[] = "/sys/fs/cgroup";
 	char dir[PATH_MAX], line[PATH_MAX - sizeof(root)];
-	uint64_t least = UINT64_MAX;
 	FILE *f = fopen("/proc/self/cgroup", "re");
 	char *end, *path = NULL;
 
+	cg->left = UINT64_MAX;
 	if (!f)
-		return least;
+		return false;
 	while (!path && fgets(line, sizeof(line), f))
 		if (!strncmp(line, "0::/", 4))
 			path = line + 3;
 	fclose(f);
 	if (!path)
-		return least;
+		return false;
 	path[strcspn(path, "\n")] = 0;
 	snprintf(dir, sizeof(dir), "%s%s", root, path);
-	while (strlen(dir) > strlen(root)) {
-		uint64_t max = read_number(dir, "memory.max");
-		uint64_t used = read_number(dir, "memory.current");
+	for (;;) {
+		uint64_t max = number_in(dir, "memory.max");
+		uint64_t used = number_in(dir, "memory.current");
 
 		if (max != UINT64_MAX && used != UINT64_MAX) {
-			uint64_t left = max > used ? max - used : 0;
+			uint64_t cache = cache_in(dir), left;
 
-			if (left < least)
-				least = left;
+			used -= cache < used ? cache : used;
+			left = max > used ? max - used : 0;
+			if (left < cg->left) {
+				snprintf(cg->path, sizeof(cg->path),
+					 "%.*s/memory.max",
+					 (int)(sizeof(cg->path) - 12), dir);
+				cg->limit = max;
+				cg->left = left;
+			}
 		}
+		if (strlen(dir) <= strlen(root))
+			break;
 		end = strrchr(dir, '/');
 		*end = 0;
 	}
-	return least;
-}
-
-uint64_t room_memory(void)
-{
-	uint64_t a = meminfo_available(), b = cgroup_available();
-
-	return a < b ? a : b;
+	return cg->left != UINT64_MAX;
 }
 
 static uint64_t vfs_room(const struct statvfs *v)

@@ -6,13 +6,30 @@
 #ifndef KVMMCTL_ROOM_H
 #define KVMMCTL_ROOM_H
 
+#include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 
+/** room_number() - what a file says; UINT64_MAX: nothing, or no number */
+uint64_t room_number(const char *path);
+
 /**
- * room_memory() - bytes that this process can still take: what the machine has
- * available, or less where a control group limits it; UINT64_MAX: not known
+ * struct room_cgroup - the control group that leaves this process least memory
+ * @path: of its memory.max
+ * @limit: what that says, bytes
+ * @left: of it
  */
-uint64_t room_memory(void);
+struct room_cgroup {
+	char path[PATH_MAX];
+	uint64_t limit;
+	uint64_t left;
+};
+
+/** room_cgroup() - false: none limits it */
+bool room_cgroup(struct room_cgroup *cg);
+
+/** room_machine() - bytes that the machine has available; UINT64_MAX: not known */
+uint64_t room_machine(void);
 
 /**
  * room_disk() - bytes free to this user on the file system of @path, which

@@ -3,6 +3,7 @@
  * A replay from end to end: is there room, make the pool and its area, go
  * through the requests, and leave nothing behind.
  */
+#include "limit.h"
 #include "output.h"
 #include "replay.h"
 #include "room.h"
@@ -19,18 +20,24 @@ int replay_check(const struct replay_opts *o, unsigned int longest)
 	uint64_t frames = (uint64_t)o->frames + longest;
 	uint64_t blocks = frames + o->slots, need, have;
 	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
+	const char *where = "";
+	struct room_cgroup cg;
 
 	if (blocks > KVMM_MAX_BLOCKS)
 		return fail("the pool would have %s frames and slots, the most "
 			    "is %s", count_text(blocks, a),
 			    count_text(KVMM_MAX_BLOCKS, b));
 	need = frames * o->block_size + blocks * DESCRIPTOR_BYTES;
-	have = room_memory();
+	have = room_machine();
+	if (room_cgroup(&cg) && cg.left < have) {
+		have = cg.left;
+		where = ", limited by ";
+	}
 	if (need > have)
 		return fail("the pool needs %s of memory for %s frames, and %s "
-			    "is available; %s", size_text(need, a),
+			    "is available%s%s; %s", size_text(need, a),
 			    count_text(frames, c), size_text(have, b),
-			    o->memory_hint);
+			    where, *where ? cg.path : "", o->memory_hint);
 	return 0;
 }
 
@@ -48,10 +55,25 @@ static int make_pool(struct ctx *ctx, const struct replay_opts *o,
 		.nr_slots = o->slots,
 	};
 	char size[SIZE_TEXT], count[SIZE_TEXT];
-	int rc = kvmm_pool_create(ctx->kv, &opts, pool);
+	const char *why;
+	int rc;
 
+	session_keep_errors();
+	rc = kvmm_pool_create(ctx->kv, &opts, pool);
+	why = session_kept_error();
 	if (!rc)
 		return 0;
+	if (!strcmp(kvmm_backend_name(ctx->kv), "user")) {
+		if (*why)
+			return fail("%s", why);
+	} else if (rc == -ENOMEM) {
+		return limit_memory(ctx, name, (uint64_t)o->block_size *
+				    res->pool_frames, 0);
+	} else if (rc == -EUSERS) {
+		return limit_pools(ctx, name);
+	} else if (rc == -EPERM) {
+		return limit_creators();
+	}
 	return fail("can't make a pool of %s frames of %s: %s",
 		    count_text(res->pool_frames, count),
 		    size_text(o->block_size, size), strerror(-rc));

@@ -5,17 +5,51 @@
 #include "kvmmctl.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 /* A broken disk has as much to say as it has blocks. */
 #define LOG_MAX		8
+
+/* The library's last error, while it is kept; it may come from any thread. */
+static pthread_mutex_t heard_lock = PTHREAD_MUTEX_INITIALIZER;
+static char heard[512];
+static bool keep_errors;
+
+void session_keep_errors(void)
+{
+	pthread_mutex_lock(&heard_lock);
+	keep_errors = true;
+	*heard = 0;
+	pthread_mutex_unlock(&heard_lock);
+}
+
+const char *session_kept_error(void)
+{
+	pthread_mutex_lock(&heard_lock);
+	keep_errors = false;
+	pthread_mutex_unlock(&heard_lock);
+	return heard;
+}
+
+static bool kept(enum kvmm_log_level level, const char *text)
+{
+	bool keep;
+
+	pthread_mutex_lock(&heard_lock);
+	keep = keep_errors && level == KVMM_LOG_ERROR;
+	if (keep)
+		snprintf(heard, sizeof(heard), "%s", text);
+	pthread_mutex_unlock(&heard_lock);
+	return keep;
+}
 
 static void on_log(void *arg, enum kvmm_log_level level, const char *text)
 {
 	struct ctx *ctx = arg;
 	unsigned int n;
 
-	if (level == KVMM_LOG_INFO)
+	if (level == KVMM_LOG_INFO || kept(level, text))
 		return;
 	n = atomic_fetch_add(&ctx->nr_logged, 1);
 	if (n < LOG_MAX)
