@@ -37,6 +37,12 @@ says() { grep -q -- "$1" $err; }
 
 swap=$KVMM_DISK/kvmmctl.swap
 
+cat >/tmp/trace.jsonl <<'END'
+{"timestamp": 0, "hash_ids": [1, 2, 3, 4]}
+{"timestamp": 1, "hash_ids": [1, 2, 5, 6]}
+{"timestamp": 2, "hash_ids": [1, 2, 3, 4]}
+END
+
 run 0 stat && has '^backend  *kernel' && has 'in 0 pools'
 result $? 'stat, no pool yet: auto takes the kernel'
 
@@ -169,6 +175,23 @@ result $? 'the swap file has the size of its slots'
 run 1 pool create three --block-size 2M --frames 8 --slots 16 --swap "$swap" &&
 	run 1 pool show three
 result $? 'an area in use is refused, and the pool is not left behind'
+run 1 pool create three --block-size 2M --frames 8 --slots 16 --swap "$swap"
+[ "$(grep -c . $err)" -eq 1 ] &&
+	says 'swap is in use: mounted, or the swap area of a pool already$'
+result $? 'an area in use is told in one sentence'
+# /tmp is a tmpfs; newer kernels have O_DIRECT there
+if run 0 pool create three --block-size 64K --frames 4 --slots 4 --swap /tmp/a; then
+	run 0 pool destroy three && rm /tmp/a
+else
+	[ "$(grep -c . $err)" -eq 1 ] && ! [ -e /tmp/a ] &&
+		says "^kvmmctl pool create: /tmp/a can't be a swap area: it would be on a tmpfs, which is memory itself and has no O_DIRECT here; give a file on a disk\$"
+fi
+result $? 'a swap file on a tmpfs is refused in one sentence'
+# shellcheck disable=SC2016
+(cd /tmp && run 0 replay trace.jsonl --backend user --block-size 64K --frames 4 \
+	--slots 4 --swap a || { [ "$(grep -c . $err)" -eq 1 ] &&
+	says "^kvmmctl replay: a can't be a swap area: it would be on a tmpfs"; })
+result $? 'the same on the user backend'
 
 run 0 pool list && has '^one .* 0600 .*64 KiB' && has '^two .* 0640 .*2 MiB'
 result $? 'pool list'
@@ -188,12 +211,6 @@ run 0 stat two --watch 1 --count 2 && has 'lookups/s'
 result $? 'stat --watch'
 run 1 pool show nothing && says '^kvmmctl pool show: there is no pool nothing$'
 result $? 'pool show: no such pool'
-
-cat >/tmp/trace.jsonl <<'END'
-{"timestamp": 0, "hash_ids": [1, 2, 3, 4]}
-{"timestamp": 1, "hash_ids": [1, 2, 5, 6]}
-{"timestamp": 2, "hash_ids": [1, 2, 3, 4]}
-END
 
 # Limits; 'one' and 'two' are there and hold 4 MiB and 16 MiB.
 param=/sys/module/kvmm/parameters

@@ -12,9 +12,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static int nameless(const char *dir)
@@ -109,6 +111,21 @@ int area_prepare(struct area *a, const char *path, unsigned int slots,
 	return 0;
 }
 
+/* Is the folder where @path is on a tmpfs? */
+static bool on_tmpfs(const char *path)
+{
+	char dir[PATH_MAX];
+	struct statfs fs;
+	char *slash;
+
+	snprintf(dir, sizeof(dir), "%s", path ? path : "");
+	slash = strrchr(dir, '/');
+	if (slash)
+		slash[slash == dir] = 0;
+	return path && !statfs(slash ? dir : ".", &fs) &&
+	       fs.f_type == TMPFS_MAGIC;
+}
+
 static int tell(const struct area *a, int err)
 {
 	char size[SIZE_TEXT];
@@ -116,6 +133,11 @@ static int tell(const struct area *a, int err)
 	switch (err) {
 	case EOPNOTSUPP:
 	case EINVAL:
+		if (on_tmpfs(a->path))
+			return fail("%s can't be a swap area: it would be on a "
+				    "tmpfs, which is memory itself and has no "
+				    "O_DIRECT here; give a file on a disk",
+				    a->place);
 		return fail("%s can't be a swap area: its file system has no "
 			    "O_DIRECT for blocks of this size", a->place);
 	case ENOSPC:
@@ -154,7 +176,9 @@ int area_attach(struct area *a, struct kvmm_pool *pool)
 	if (a->path && !a->device)
 		opts.flags |= KVMM_SWAP_CREATE |
 			      (a->keep ? 0 : KVMM_SWAP_UNLINK);
+	session_keep_errors();
 	n = kvmm_swap_attach(pool, &opts);
+	session_kept_error();
 	a->created = a->keep && a->path && !a->device && (n >= 0 || !existed);
 	if (n < 0)
 		return tell(a, (int)-n);
