@@ -13,7 +13,9 @@
  *
  * In the end a huge page with a mark must not go back to the system: freed as a
  * whole, the bad page would be handed out with it (single pages are held back by
- * the kernel itself).  Its last reference stays, and it is ours for good.
+ * the kernel itself).  Its last reference stays, and it is ours for good.  Others
+ * who have huge pages take no such care, so what the kernel hands out is looked
+ * at as well.
  */
 #include <linux/atomic.h>
 #include <linux/memory_hotplug.h>
@@ -52,6 +54,27 @@ static bool kvmm_folio_keep(struct folio *folio)
 	pr_warn("kvmm: a memory error struck the huge page at pfn %#lx: it is kept from the system\n",
 		folio_pfn(folio));
 	return true;
+}
+
+/**
+ * kvmm_folio_struck() - has an error struck a folio that the kernel hands out
+ * @folio: on its way into the arena
+ *
+ * A page's mark stays when its huge page is freed, but the huge page's own, that
+ * there is such a page in it, does not.  Here it gets that back, by which
+ * kvmm_folio_drop() will know it.
+ */
+bool kvmm_folio_struck(struct folio *folio)
+{
+	long i = folio_nr_pages(folio);
+
+	if (!IS_ENABLED(CONFIG_MEMORY_FAILURE))
+		return false;
+	while (i && !PageHWPoison(folio_page(folio, i - 1)))
+		i--;
+	if (i && folio_test_large(folio))
+		folio_set_has_hwpoisoned(folio);
+	return i;
 }
 
 /**

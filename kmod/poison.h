@@ -44,6 +44,7 @@ void kvmm_poison_look(struct kvmm_pool *pool, u64 handle);
 int kvmm_poison_elsewhere(struct kvmm_pool *pool, struct kvmm_io *io);
 
 u64 kvmm_poison_kept(void);
+bool kvmm_folio_struck(struct folio *folio);
 void kvmm_folio_drop(struct folio *folio, unsigned int refs);
 
 void kvmm_poison_init(void);

@@ -16,6 +16,7 @@
 #include "arena.h"
 #include "compat/compat.h"
 #include "kvmm_mod.h"
+#include "poison.h"
 #include "trace.h"
 
 /* What nobody has asked for takes only what is free. */
@@ -24,6 +25,9 @@
 
 /* More than this for one run, and clients do nothing but touch other frames. */
 #define KVMM_MAX_SWEEPS	1000
+
+/* Folios with an old memory error, in a row: more are no accident. */
+#define KVMM_MAX_STRUCK	8
 
 /** kvmm_arena_allow() - change the limit of blocks by @pages */
 void kvmm_arena_allow(struct kvmm_pool *pool, long pages)
@@ -96,11 +100,45 @@ static struct page *kvmm_arena_get(struct kvmm_pool *pool, pgoff_t index,
 }
 
 /*
+ * Take a folio out of the file that was got for a frame, and the reference to
+ * it; no frame that is online has a part of it.
+ */
+static void kvmm_arena_reject(struct kvmm_pool *pool, struct folio *folio)
+{
+	pgoff_t from = folio->index;
+	pgoff_t to = folio_next_index(folio);
+
+	kvmm_folio_drop(folio, 1);
+	kvmm_arena_punch(pool, from, to);
+}
+
+/*
+ * The file system looks at one page, refuses it, and leaves its folio in the
+ * file.  Returns -EIO if that was for another reason.
+ */
+static int kvmm_arena_refused(struct kvmm_pool *pool, pgoff_t index)
+{
+	struct address_space *mapping = kvmm_arena_inode(pool)->i_mapping;
+	struct page *page = find_get_page(mapping, index);
+	struct folio *folio;
+
+	if (!page)
+		return -EIO;
+	folio = page_folio(page);
+	if (!kvmm_folio_struck(folio)) {
+		folio_put(folio);
+		return -EIO;
+	}
+	kvmm_arena_reject(pool, folio);
+	return -EHWPOISON;
+}
+
+/*
  * Get one folio, or the part of it before @end, with the limit raised for just
  * that.  Returns -ENOSPC where someone else was faster, -EXDEV where it would be
- * on a node that was not asked for.
+ * on a node that was not asked for, -EHWPOISON where it has an old error.
  */
-static int kvmm_arena_get_one(struct kvmm_pool *pool, pgoff_t start,
+static int kvmm_arena_try_one(struct kvmm_pool *pool, pgoff_t start,
 			      pgoff_t index, pgoff_t end, bool gently,
 			      pgoff_t *next)
 {
@@ -110,35 +148,30 @@ static int kvmm_arena_get_one(struct kvmm_pool *pool, pgoff_t start,
 	struct mem_cgroup *old;
 	struct folio *folio;
 	struct page *page;
+	int ret = 0;
 
 	kvmm_arena_allow(pool, want);
 	old = kvmm_memcg_enter(pool->memcg);
 	page = kvmm_arena_get(pool, index, want, gently);
 	kvmm_memcg_leave(old);
 	if (IS_ERR(page)) {
+		ret = PTR_ERR(page);
 		kvmm_arena_allow(pool, -want);
-		return PTR_ERR(page);
+		return ret == -EIO ? kvmm_arena_refused(pool, index) : ret;
 	}
 	folio = page_folio(page);
-	if (kvmm_place_refuses(pool, folio_nid(folio))) {
+	if (kvmm_folio_struck(folio))
+		ret = -EHWPOISON;
+	else if (kvmm_place_refuses(pool, folio_nid(folio)))
 		/* The nodes are full, or the caller may not use them. */
-		pgoff_t from = folio->index;
-		pgoff_t to = folio_next_index(folio);
-
-		folio_put(folio);
-		kvmm_arena_punch(pool, from, to);
-		kvmm_arena_allow(pool, -want);
-		return -EXDEV;
-	}
-	if (folio->index < start || folio_next_index(folio) > end) {
+		ret = -EXDEV;
+	else if (folio->index < start || folio_next_index(folio) > end)
 		/* A client got a huge page that has other frames too. */
-		pgoff_t from = folio->index;
-		pgoff_t to = folio_next_index(folio);
-
-		folio_put(folio);
+		ret = -ENOSPC;
+	if (ret) {
 		kvmm_arena_allow(pool, -want);
-		kvmm_arena_punch(pool, from, to);
-		return -ENOSPC;
+		kvmm_arena_reject(pool, folio);
+		return ret;
 	}
 	*next = folio_next_index(folio);
 	kvmm_arena_allow(pool, (long)(*next - index) - want);
@@ -146,6 +179,24 @@ static int kvmm_arena_get_one(struct kvmm_pool *pool, pgoff_t start,
 	/* A clean page of shmem would be a page nobody wrote. */
 	set_page_dirty(page);
 	return 0;
+}
+
+/*
+ * The same; one with an old error is set aside, and the kernel asked for another.
+ * It hands such out when someone's huge page was struck and freed as a whole.
+ */
+static int kvmm_arena_get_one(struct kvmm_pool *pool, pgoff_t start,
+			      pgoff_t index, pgoff_t end, bool gently,
+			      pgoff_t *next)
+{
+	int tries = KVMM_MAX_STRUCK;
+	int ret;
+
+	do {
+		ret = kvmm_arena_try_one(pool, start, index, end, gently,
+					 next);
+	} while (ret == -EHWPOISON && --tries);
+	return ret == -EHWPOISON ? -EIO : ret;
 }
 
 /* The same; the node whose turn it is may be full: then it is another's. */

@@ -10,6 +10,7 @@
 
 #include "kt_export.h"
 #include "kt_harness.h"
+#include "kt_poison.h"
 
 #define FRAMES	64			/* of 64 KiB: two huge pages */
 #define AREA	"poison-area"
@@ -74,14 +75,6 @@ static int poison(struct kt *t, uint32_t frame)
 	struct victim v = { t, frame };
 
 	return kt_child(strike, &v);
-}
-
-static long long kept(void)
-{
-	char value[32];
-
-	return kt_file_get(KT_SYSFS "/poisoned_bytes", value, sizeof(value)) ?
-		-1 : atoll(value);
 }
 
 static int attach(struct kt *t, uint32_t slots)
@@ -454,7 +447,7 @@ TEST_F(hwpoison, exported)
 /* The kernel would hand the bad page out with the others of a huge page. */
 TEST_F(hwpoison, not_freed)
 {
-	long long before = kept();
+	long long before = kt_kept();
 	int round;
 
 	ASSERT_LE(0, before);
@@ -473,28 +466,17 @@ TEST_F(hwpoison, not_freed)
 		POISON(round + 5);
 		kt_close(&self->t);
 		ASSERT_EQ(0, kt_destroy(self->t.name, 0));
-		EXPECT_EQ((round + 1) * HUGE, kept() - before);
+		EXPECT_EQ((round + 1) * HUGE, kt_kept() - before);
 	}
 	self->t.fd = -1;
-}
-
-static uint64_t address(const void *at)
-{
-	uint64_t entry = 0;
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-
-	if (pread(fd, &entry, 8, (uintptr_t)at / 4096 * 8) != 8)
-		entry = 0;
-	close(fd);
-	return (entry & ((1ULL << 55) - 1)) * 4096;
 }
 
 /* Nor when it is struck while a dma-buf alone has it. */
 TEST_F(hwpoison, not_freed_later)
 {
-	long long before = kept();
+	long long before = kt_kept();
 	unsigned char *mem;
-	char value[32];
+	uint64_t at;
 	int a, b;
 
 	ASSERT_EQ(0, kt_create(&self->t, KT_BLOCK, FRAMES, 0));
@@ -506,19 +488,17 @@ TEST_F(hwpoison, not_freed_later)
 	ASSERT_LE(0, b);
 	mem = self->t.arena + 5 * KT_BLOCK;
 	*(volatile unsigned char *)mem;
-	snprintf(value, sizeof(value), "%#llx",
-		 (unsigned long long)address(mem));
+	at = kt_address(mem);
 	kt_close(&self->t);
 	ASSERT_EQ(0, kt_destroy(self->t.name, 0));
 	self->t.fd = -1;
-	if (access("/sys/devices/system/memory/hard_offline_page", W_OK))
+	if (!kt_can_strike())
 		SKIP(return, "no memory errors in this kernel");
-	/* it can't take the page away */
-	kt_file_put("/sys/devices/system/memory/hard_offline_page", value);
-	EXPECT_EQ(0, kept() - before);
+	kt_strike(at);
+	EXPECT_EQ(0, kt_kept() - before);
 	close(a);
 	close(b);
-	EXPECT_EQ(HUGE, kept() - before);
+	EXPECT_EQ(HUGE, kt_kept() - before);
 }
 
 KT_MAIN

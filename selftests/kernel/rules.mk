@@ -16,7 +16,8 @@ KT_SUP  := \
 	kt_dm \
 	kt_loop \
 	kt_ring \
-	kt_export
+	kt_export \
+	kt_poison
 
 # in the order in which they run: what is simple first, life is the last
 KT_PROG := \
@@ -45,6 +46,7 @@ KT_PROG := \
 	sync \
 	laggard \
 	hwpoison \
+	olderror \
 	late \
 	faults \
 	event \
@@ -129,7 +131,7 @@ suite-vm-movable: $(KT_BIN) $(B)/kvmm.ko
 		$(VM_RUN) --name movable --append 'movablecore=768M init_on_alloc=0' \
 		--module $(B)/kvmm.ko --rmmod --test-timeout 300 \
 		--test $(O)/$(KT)/defence --test $(O)/$(KT)/arena \
-		--test $(O)/$(KT)/populate
+		--test $(O)/$(KT)/populate --test $(O)/$(KT)/olderror
 
 suite-vm-numa: $(KT_MORE_BIN) $(B)/kvmm.ko
 	@selftests/tap.sh $(B)/results vm-numa $(KT)/vm.sh \

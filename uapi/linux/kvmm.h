@@ -58,7 +58,8 @@
  * -EUSERS        too many clients of the pool, or too many pools
  * -EALREADY      this part was published before
  * -ENOMEM        no memory, or a limit on it
- * -EIO           the area could not be written
+ * -EIO           the area could not be written; populate: the system has none
+ *                but memory that errors have struck
  * -EHWPOISON     memory that a memory error has struck
  * -EINTR         a signal ended the wait; what was done is in @done
  * -ECANCELED     someone asked for it to end: KVMM_POPULATE_CANCEL
@@ -532,7 +533,7 @@ struct kvmm_pool_stat {
  * KVMM_POPULATE_CANCEL returns when all that was in progress, of this pool, has
  * ended (-ECANCELED), or on a signal (-EINTR); what is online stays.
  * Errors: -EINVAL, -ENOMEM, -EINTR, -EACCES, -ECANCELED, -EBUSY (async: there
- * is one in progress).
+ * is one in progress), -EIO (memory with errors, time and again).
  */
 struct kvmm_populate {
 	__u32 size;
