@@ -651,7 +651,9 @@ take_out() # to this folder of the log's
 		printf '# nothing could be fetched from the VM\n'
 }
 
-part=
+# A marker begins with a newline, to end what was printed without one. So an empty
+# line before a marker is nobody's; others are kept until it is known which.
+part='' empty=0
 read_output()
 {
 	local line
@@ -659,10 +661,15 @@ read_output()
 		line=$part$line
 		part=
 		case $line in
-		'') ;;
-		'@@kvmm-vm '*) marker "${line#@@kvmm-vm }" ;;
+		'') empty=$((empty + 1)) ;;
+		'@@kvmm-vm '*)
+			empty=0
+			marker "${line#@@kvmm-vm }" ;;
 		*)
 			if [[ $cur ]]; then
+				for (( ; empty > 0; empty--)); do
+					show ''
+				done
 				show "$line"
 				tap_line "$line"
 			else
@@ -684,7 +691,7 @@ while :; do
 	t0=$SECONDS
 	start_ms=${start_ms:-$(date +%s%3N)}
 	boot_start=$(date +%s%3N)
-	booted='' done='' done_at='' again='' died='' part=''
+	booted='' done='' done_at='' again='' died='' part='' empty=0
 	first=$next
 	if [[ $uml ]]; then
 		start_uml "$log/console.log" "$log/test.log" "kvmm_first=$first $append" "${disks[@]}" &

@@ -165,7 +165,8 @@ run good --cpus 2 --numa 2 --test "$work/passes" --test "$work/skips" \
 	--label command --cmd 'echo data >/mnt/disk/file && echo raw >/dev/vdb && /t/od -N 16 /dev/vdb >/tmp/od.txt &&
 		[ "$(nproc)" = 2 ] && [ -d /sys/devices/system/node/node1 ] &&
 		[ "$WORDS" = "two words" ] && [ -x /data/x ] && [ -d /sys/module/kvmm_badmod ] &&
-		modprobe null_blk && [ -b /dev/nullb0 ] && rmmod null_blk' \
+		modprobe null_blk && [ -b /dev/nullb0 ] && rmmod null_blk &&
+		printf "upper\n\n\nlower\n\nlast"' \
 	--out /mnt/nothing --out /tmp/od.txt --out /proc/version &
 good=$!
 run bad --disk 0 --test "$work/fails" --test "$work/exits" --test "$work/quits" --test "$work/hangs:3" \
@@ -173,6 +174,11 @@ run bad --disk 0 --test "$work/fails" --test "$work/exits" --test "$work/quits" 
 wait "$good" "$!"
 check 'a good run passes' counts good 0 5 0 2
 check 'skips are counted' has_point good skipped skips
+blanks()
+{
+	[[ $(sed -n '/^upper$/,/^#/p' "$work/$1.out" | paste -sd'|') = 'upper|||lower||last|# command: pass '* ]]
+}
+check 'empty lines stay, and none is added' blanks good
 check 'TAP of tests is shown' says good '^ok 3 three$'
 check 'files come back' grep -q '^0000000' "$logs/selftest-good/out/tmp/od.txt"
 check 'rmmod is reported' has_point good passed rmmod
