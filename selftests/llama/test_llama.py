@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,6 +113,45 @@ def models(tmp):
     ok(digest(a) == digest(b) and len(os.listdir(tmp)) == 3,
        'model: a failure leaves what was there', os.listdir(tmp))
     return a
+
+
+def offline(tmp):
+    """libllama can't be fetched: what was tried, and what to do instead."""
+    tools, build = tmp + '/bin', tmp + '/build'
+    os.mkdir(tools)
+    code = {'apt-get': 'case $* in *indextargets*) . /etc/os-release; '
+                       'echo http://mirror.invalid/debian '
+                       '"${VERSION_CODENAME-} main";; *) '
+                       'echo E: Could not resolve mirror.invalid; '
+                       'exit 100;; esac',
+            'uname': 'echo x86_64', 'sleep': 'echo "$@" >>%s/slept' % tmp,
+            'dpkg-deb': 'exit 1'}
+    for name, text in code.items():
+        with open(f'{tools}/{name}', 'w') as f:
+            f.write('#!/bin/sh\n' + text + '\n')
+        os.chmod(f'{tools}/{name}', 0o755)
+    p = subprocess.run(['tools/dist/fetch-llama.sh', '--build', build],
+                       env=dict(os.environ, KVMM_CACHE='',
+                                PATH=f'{tools}:{os.environ["PATH"]}'),
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    lines = p.stdout.decode().splitlines()
+    failed = ('fetch-llama: reading the package lists failed: '
+              'Could not resolve mirror.invalid')
+    want = ['fetch-llama: downloading libllama of Debian forky, 20 MB with '
+            'what it needs, from http://mirror.invalid/debian',
+            failed, 'fetch-llama: trying again in 3 s',
+            failed, 'fetch-llama: trying again in 6 s', failed,
+            "fetch-llama: libllama of Debian forky can't be had from "
+            'http://mirror.invalid/debian: reading the package lists failed 3 '
+            'times; give a llama.cpp of your own (LLAMA_ROOT=its folder); '
+            'make demo works without any']
+    equal((p.returncode, lines), (1, want), 'offline: what was tried is told')
+    with open(tmp + '/slept') as f:
+        equal(f.read(), '3\n6\n', 'offline: it was tried three times')
+    equal(os.listdir(build), ['.llama.lock'], 'offline: nothing is left')
+    shutil.rmtree(tools)
+    shutil.rmtree(build)
+    os.unlink(tmp + '/slept')
 
 
 def help_options(text):
@@ -483,6 +523,7 @@ def main():
         command_lines(model)
         requests = compares(model, f'{tmp}/run')
         if FAKE:
+            offline(tmp)
             sabotage(model)
         else:
             second_compiler()

@@ -77,9 +77,10 @@ if [ "${KVMM_FETCH_LOCKED-}" != "$root" ]; then
 fi
 
 [ "$(uname -m)" = x86_64 ] || die 'only for x86_64'
+# what to do where it can't be fetched
+instead='give a llama.cpp of your own (LLAMA_ROOT=its folder); make demo works without any'
 for t in apt-get dpkg-deb; do
-	command -v $t >/dev/null 2>&1 ||
-		die "no $t here; give a llama.cpp of your own: make llama LLAMA_ROOT=..."
+	command -v $t >/dev/null 2>&1 || die "no $t here; $instead"
 done
 
 cache=${KVMM_CACHE-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/kvmm}
@@ -116,7 +117,7 @@ codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
 # shellcheck disable=SC2016 # apt expands it
 mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Identifier: Packages' |
 	sed -n "s/^\([^ ]*\) $codename main\$/\1/p" | head -n 1)
-[ -n "$mirror" ] || die "this machine's apt has no source for Debian $codename, so no mirror is known"
+[ -n "$mirror" ] || die "this machine's apt has no source for Debian $codename, so no mirror is known; $instead"
 
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 mkdir -p "$tmp/lists/partial" "$tmp/cache/archives/partial"
@@ -147,19 +148,19 @@ try()
 	shift
 	n=1
 	while ! "$@" >"$tmp/log" 2>&1 </dev/null; do
-		if [ $n = 3 ]; then
-			tail -n 10 "$tmp/log" >&2
-			die "$what failed: no network, or no libllama-dev in Debian $suite"
-		fi
+		why=$(sed -n 's/^ *E: //p' "$tmp/log" | head -n 1)
+		say "$what failed: ${why:-$(tail -n 1 "$tmp/log")}"
+		[ $n != 3 ] || die "libllama of Debian $suite can't be had from $mirror: $what failed $n times; $instead"
+		say "trying again in $((n * 3)) s"
 		sleep $((n * 3))
 		n=$((n + 1))
 	done
 }
 
-say "downloading libllama of Debian $suite"
+say "downloading libllama of Debian $suite, 20 MB with what it needs, from $mirror"
 try 'reading the package lists' apt update
 # shellcheck disable=SC2086 # a list of words
-try 'downloading' apt -y --download-only install $packages
+try 'downloading the packages' apt -y --download-only install $packages
 
 # The links that a merged /usr has: the C library's own files name them.
 mkdir -p "$tmp/root/usr/lib" "$tmp/root/usr/lib64"
