@@ -45,6 +45,16 @@ same() { said "$1" >$d/a && said plain >$d/b && [ -s $d/a ] && cmp -s $d/a $d/b;
 sum() { sed -n "s/.*\"$2_tokens\": \\([0-9]*\\).*/\\1/p" $d/"$1" | awk '{ n += $1 } END { print n + 0 }'; }
 first() { head -n 1 $d/"$1" | sed -n "s/.*\"$2_tokens\": \\([0-9]*\\).*/\\1/p"; }
 
+# lines FILE N: wait until there are so many, while $pid lives
+lines()
+{
+	i=0
+	while [ "$(wc -l <$d/"$1")" -lt "$2" ] && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do
+		usleep 100000
+		i=$((i + 1))
+	done
+}
+
 requests=$(wc -l <$d/requests)
 serve --no-kvmm <$d/requests >$d/plain 2>$d/err
 [ "$(said plain | wc -l)" -eq "$requests" ]
@@ -52,11 +62,7 @@ result $? 'without kvmm'
 
 kernel <$d/requests >$d/killed 2>$d/err &
 pid=$!
-i=0
-while [ "$(wc -l <$d/killed)" -lt $((requests / 2)) ] && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do
-	usleep 100000
-	i=$((i + 1))
-done
+lines killed $((requests / 2))
 kill -KILL $pid
 wait $pid
 [ $? -eq 137 ]
@@ -96,25 +102,74 @@ result $? 'the same answers'
 [ "$(cat /sys/kernel/kvmm/pools/llama/checksum_errors)" -gt 0 ]
 result $? 'damage was found'
 
-# The pool goes while it is in use: a server does without.
+# serve_some NAME: a server, $pid, that has answered 5 requests
 mkfifo $d/pipe
-kernel <$d/pipe >$d/without 2>$d/err &
-pid=$!
-exec 5>$d/pipe
-head -n 5 $d/requests >&5
-i=0
-while [ "$(wc -l <$d/without)" -lt 5 ] && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do
-	usleep 100000
-	i=$((i + 1))
-done
+serve_some()
+{
+	kernel <$d/pipe >$d/"$1" 2>$d/err &
+	pid=$!
+	exec 5>$d/pipe
+	head -n 5 $d/requests >&5
+	lines "$1" 5
+}
+# serve_rest: and it answers the others
+serve_rest()
+{
+	tail -n +6 $d/requests >&5
+	exec 5>&-
+	wait $pid
+}
+
+# The pool goes while it is in use: a server does without.
+serve_some without
 kvmmctl pool destroy llama --force >$d/out 2>&1
 result $? 'the pool is destroyed while it is served from'
-tail -n +6 $d/requests >&5
-exec 5>&-
-wait $pid
+serve_rest
 result $? 'served to the end'
 same without && grep -q store_error $d/without
 result $? 'the same answers, and the failure is told'
+
+# Another one has its name: that one is nobody's business here.
+others() # NAME: someone else's, and nothing has been done with it
+{
+	p=/sys/kernel/kvmm/pools/$1
+	[ "$(cat "$p/frames_free")" -eq 16 ] && [ "$(cat "$p/lookups")" -eq 0 ] &&
+		[ "$(cat "$p/nr_clients")" -eq 0 ]
+}
+serve_some remade
+kvmmctl pool destroy llama --force >$d/out 2>&1 &&
+	kvmmctl pool create llama --block-size 64K --frames 16 >$d/out 2>&1
+result $? 'the pool is destroyed and another made while it is served from'
+serve_rest
+result $? 'served to the end'
+same remade && grep -q store_error $d/remade
+result $? 'the same answers again'
+others llama
+result $? "the other pool is as it was made"
+kvmmctl pool destroy llama >$d/out 2>&1
+# compare destroys what it made; it takes long until it is there
+$d/kvmm-llama compare --model $d/model.gguf --context 384 --block-tokens 32 --slots 2 --threads 1 \
+	--backend kernel --pool mine --memory 160K --disk 16M --swap "$area" --rounds 1 \
+	--conversations 5 --turns 3 --prompts 2 --prompt-tokens 100 --user-tokens 50 \
+	--predict 8 >$d/out 2>$d/err &
+pid=$!
+i=0
+while [ "$(cat /sys/kernel/kvmm/pools/mine/nr_slots 2>/dev/null || echo 0)" -eq 0 ] &&
+	kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do
+	usleep 100000
+	i=$((i + 1))
+done
+kill -STOP $pid
+kvmmctl pool destroy mine --force >$d/out2 2>&1 &&
+	kvmmctl pool create mine --block-size 64K --frames 16 >$d/out2 2>&1
+result $? 'the pool of a comparison is destroyed and another made'
+kill -CONT $pid
+wait $pid
+[ $? -eq 1 ]
+result $? 'which then fails, and finds no difference'
+others mine
+result $? "the other pool is not taken for its own"
+kvmmctl pool destroy mine >$d/out 2>&1
 rm -f "$area"
 echo "1..$n"
 exit $bad
