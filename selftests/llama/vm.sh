@@ -49,7 +49,8 @@ first() { head -n 1 $d/"$1" | sed -n "s/.*\"$2_tokens\": \\([0-9]*\\).*/\\1/p"; 
 lines()
 {
 	i=0
-	while [ "$(wc -l <$d/"$1")" -lt "$2" ] && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do
+	# who writes it may not have begun
+	while [ "$(cat $d/"$1" 2>/dev/null | wc -l)" -lt "$2" ] && kill -0 $pid 2>/dev/null && [ $i -lt 3000 ]; do
 		usleep 100000
 		i=$((i + 1))
 	done
@@ -155,7 +156,7 @@ $d/kvmm-llama compare --model $d/model.gguf --context 384 --block-tokens 32 --sl
 pid=$!
 i=0
 while [ "$(cat /sys/kernel/kvmm/pools/mine/nr_slots 2>/dev/null || echo 0)" -eq 0 ] &&
-	kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do
+	kill -0 $pid 2>/dev/null && [ $i -lt 3000 ]; do
 	usleep 100000
 	i=$((i + 1))
 done
