@@ -178,7 +178,8 @@ int kvmm_copy_opts(void *to, size_t size, const void *from, size_t least);
 /**
  * kvmm_map_arena() - map all of an arena, at an address fit for huge pages
  *
- * Core dumps leave it out.  Return: NULL where there is no room for it.
+ * Core dumps leave it out.  Return: NULL, with errno: ENOMEM: there is no room
+ * for it; of a device's, ENODEV: the pool was destroyed.
  */
 void *kvmm_map_arena(int fd, size_t bytes, bool rdonly);
 

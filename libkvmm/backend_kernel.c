@@ -4,6 +4,7 @@
  */
 #include "backend_kernel.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +128,7 @@ static int client_map(struct kernel_client *cl, size_t bytes,
 	void *arena = kvmm_map_arena(cl->pool.fd, bytes, cl->pool.rdonly);
 
 	if (!arena)
-		return -ENOMEM;
+		return -errno;
 	cl->pool.arena = arena;
 	cl->pool.arena_bytes = bytes;
 	cl->pool.block_shift = (unsigned int)__builtin_ctz(block_size);

@@ -231,6 +231,7 @@ void *kvmm_map_arena(int fd, size_t bytes, bool rdonly)
 	int prot = rdonly ? PROT_READ : PROT_READ | PROT_WRITE;
 	size_t len = bytes + HUGE_PAGE, head;
 	unsigned char *at;
+	int err;
 
 	/* More address space than needed; what is too much goes again. */
 	at = mmap(NULL, len, PROT_NONE,
@@ -245,7 +246,9 @@ void *kvmm_map_arena(int fd, size_t bytes, bool rdonly)
 	at += head;
 	if (mmap(at, bytes, prot, MAP_SHARED | MAP_FIXED, fd, 0) ==
 	    MAP_FAILED) {
+		err = errno;
 		munmap(at, bytes);
+		errno = err;
 		return NULL;
 	}
 	madvise(at, bytes, MADV_DONTDUMP);

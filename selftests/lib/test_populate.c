@@ -307,13 +307,14 @@ static void destroyed_meanwhile(void **state)
 
 struct create {
 	struct kvmm *kv;
+	bool none;	/* no memory yet */
 	int err;
 };
 
 static void *creates(void *arg)
 {
-	struct kvmm_pool_opts o = big(2, 0);
 	struct create *c = arg;
+	struct kvmm_pool_opts o = big(c->none ? -1 : 2, 0);
 	struct kvmm_pool *pool;
 
 	c->err = kvmm_pool_create(c->kv, &o, &pool);
@@ -350,6 +351,28 @@ static void replaced_meanwhile(void **state)
 		lt_end(lt, pool, NAME);
 	}
 	assert_int_equal(seen, 3);
+}
+
+/* Nor is it said that there was no memory, however early it went. */
+static void destroyed_at_once(void **state)
+{
+	struct lt *lt = *state;
+	unsigned int i;
+
+	for (i = 0; i < TRIES; i++) {
+		struct create c = { .kv = lt->kv, .none = true };
+		pthread_t thread;
+		int err;
+
+		assert_int_equal(pthread_create(&thread, NULL, creates, &c), 0);
+		do {
+			err = kvmm_pool_destroy(lt->kv, NAME, KVMM_POOL_FORCE);
+		} while (err == -ENOENT);
+		assert_int_equal(err, 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		if (c.err)
+			assert_int_equal(c.err, -ENODEV);
+	}
 }
 
 /* The end of the library's use ends what is in progress. */
@@ -439,6 +462,7 @@ int main(void)
 		LT_TEST(outlives_its_client),
 		LT_TEST(destroyed_meanwhile),
 		LT_TEST(replaced_meanwhile),
+		LT_TEST(destroyed_at_once),
 		LT_TEST_ON(closed_meanwhile, LT_USER),
 		LT_TEST(many_wait),
 		LT_TEST(counted_and_cancelled),
