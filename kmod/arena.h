@@ -58,6 +58,7 @@ static inline struct mutex *kvmm_unit_lock(struct kvmm_pool *pool, u32 frame)
  * @node: in the list of @pool; its lock
  * @left: frames that it still has to do; the same lock
  * @gently: only what is free: nothing is reclaimed for it
+ * @full: the nodes that the pool prefers were all seen to be full
  * @cancelled: it is to end; written under that lock
  */
 struct kvmm_fill {
@@ -65,6 +66,7 @@ struct kvmm_fill {
 	struct list_head node;
 	u32 left;
 	bool gently;
+	bool full;
 	bool cancelled;
 };
 

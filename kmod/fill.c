@@ -55,6 +55,7 @@ static void kvmm_fill_add(struct kvmm_fill *fill, struct kvmm_pool *pool,
 	fill->pool = pool;
 	fill->left = frames;
 	fill->gently = false;
+	fill->full = false;
 	fill->cancelled = false;
 	list_add_tail(&fill->node, &pool->fills);
 	pool->frames_populating += frames;

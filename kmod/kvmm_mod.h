@@ -505,7 +505,7 @@ void kvmm_place_exit(struct kvmm_pool *pool);
 void kvmm_place_option(const struct kvmm_pool *pool, char *buf, size_t size);
 unsigned int kvmm_place_cpus(const struct kvmm_pool *pool);
 int kvmm_place_worker(const struct kvmm_pool *pool, unsigned int i);
-bool kvmm_place_refuses(const struct kvmm_pool *pool, int nid);
+bool kvmm_place_refuses(const struct kvmm_pool *pool, int nid, bool full);
 bool kvmm_place_turn(struct kvmm_pool *pool, unsigned int n);
 u32 kvmm_place_misplaced(struct kvmm_pool *pool, u32 first, u32 last);
 

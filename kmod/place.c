@@ -141,10 +141,20 @@ static bool kvmm_place_asked(const struct kvmm_pool *pool, int nid)
 	return !pool->nodes || (nid < 64 && pool->nodes >> nid & 1);
 }
 
-/** kvmm_place_refuses() - must memory of that node not be in the pool */
-bool kvmm_place_refuses(const struct kvmm_pool *pool, int nid)
+/**
+ * kvmm_place_refuses() - must memory of a node not be in the pool
+ * @pool: the pool
+ * @nid: the node
+ * @full: all nodes that were asked for have been tried
+ */
+bool kvmm_place_refuses(const struct kvmm_pool *pool, int nid, bool full)
 {
-	return !pool->nodes_prefer && !kvmm_place_asked(pool, nid);
+	if (kvmm_place_asked(pool, nid))
+		return false;
+	if (!pool->nodes_prefer)
+		return true;
+	/* Of a single one, the kernel has tried it. */
+	return !full && hweight64(pool->nodes) > 1;
 }
 
 /**

@@ -138,10 +138,10 @@ static int kvmm_arena_refused(struct kvmm_pool *pool, pgoff_t index)
  * that.  Returns -ENOSPC where someone else was faster, -EXDEV where it would be
  * on a node that was not asked for, -EHWPOISON where it has an old error.
  */
-static int kvmm_arena_try_one(struct kvmm_pool *pool, pgoff_t start,
-			      pgoff_t index, pgoff_t end, bool gently,
-			      pgoff_t *next)
+static int kvmm_arena_try_one(struct kvmm_fill *fill, pgoff_t start,
+			      pgoff_t index, pgoff_t end, pgoff_t *next)
 {
+	struct kvmm_pool *pool = fill->pool;
 	bool huge = !(index & (PTRS_PER_PTE - 1)) &&
 		    end - index >= PTRS_PER_PTE;
 	long want = huge ? PTRS_PER_PTE : 1;
@@ -152,7 +152,7 @@ static int kvmm_arena_try_one(struct kvmm_pool *pool, pgoff_t start,
 
 	kvmm_arena_allow(pool, want);
 	old = kvmm_memcg_enter(pool->memcg);
-	page = kvmm_arena_get(pool, index, want, gently);
+	page = kvmm_arena_get(pool, index, want, fill->gently);
 	kvmm_memcg_leave(old);
 	if (IS_ERR(page)) {
 		ret = PTR_ERR(page);
@@ -162,8 +162,9 @@ static int kvmm_arena_try_one(struct kvmm_pool *pool, pgoff_t start,
 	folio = page_folio(page);
 	if (kvmm_folio_struck(folio))
 		ret = -EHWPOISON;
-	else if (kvmm_place_refuses(pool, folio_nid(folio)))
-		/* The nodes are full, or the caller may not use them. */
+	else if (kvmm_place_refuses(pool, folio_nid(folio),
+				    READ_ONCE(fill->full)))
+		/* The node is full, or the caller may not use it. */
 		ret = -EXDEV;
 	else if (folio->index < start || folio_next_index(folio) > end)
 		/* A client got a huge page that has other frames too. */
@@ -185,40 +186,46 @@ static int kvmm_arena_try_one(struct kvmm_pool *pool, pgoff_t start,
  * The same; one with an old error is set aside, and the kernel asked for another.
  * It hands such out when someone's huge page was struck and freed as a whole.
  */
-static int kvmm_arena_get_one(struct kvmm_pool *pool, pgoff_t start,
-			      pgoff_t index, pgoff_t end, bool gently,
-			      pgoff_t *next)
+static int kvmm_arena_get_one(struct kvmm_fill *fill, pgoff_t start,
+			      pgoff_t index, pgoff_t end, pgoff_t *next)
 {
 	int tries = KVMM_MAX_STRUCK;
 	int ret;
 
 	do {
-		ret = kvmm_arena_try_one(pool, start, index, end, gently,
-					 next);
+		ret = kvmm_arena_try_one(fill, start, index, end, next);
 	} while (ret == -EHWPOISON && --tries);
 	return ret == -EHWPOISON ? -EIO : ret;
 }
 
-/* The same; the node whose turn it is may be full: then it is another's. */
-static int kvmm_arena_fill_one(struct kvmm_pool *pool, pgoff_t start,
-			       pgoff_t index, pgoff_t end, bool gently,
-			       pgoff_t *next)
+/*
+ * The same; the node whose turn it is may be full: then it is another's.  Who
+ * merely prefers them takes what there is when all are.  Trying costs as much as
+ * getting memory does, so it is not done again by the same populate.
+ */
+static int kvmm_arena_fill_one(struct kvmm_fill *fill, pgoff_t start,
+			       pgoff_t index, pgoff_t end, pgoff_t *next)
 {
+	struct kvmm_pool *pool = fill->pool;
 	struct mutex *turn = &pool->arena.turn;
 	unsigned int n = 1;
 	int ret;
 
-	ret = kvmm_arena_get_one(pool, start, index, end, gently, next);
+	ret = kvmm_arena_get_one(fill, start, index, end, next);
 	if (ret != -EXDEV)
 		return ret;
 	if (mutex_lock_killable(turn))
 		return -EINTR;
 	while (ret == -EXDEV && kvmm_place_turn(pool, n++))
-		ret = kvmm_arena_get_one(pool, start, index, end, gently,
-					 next);
+		ret = kvmm_arena_get_one(fill, start, index, end, next);
 	kvmm_place_turn(pool, 0);
 	mutex_unlock(turn);
-	return ret == -EXDEV ? -ENOMEM : ret;
+	if (ret != -EXDEV)
+		return ret;
+	if (!pool->nodes_prefer)
+		return -ENOMEM;
+	WRITE_ONCE(fill->full, true);
+	return kvmm_arena_get_one(fill, start, index, end, next);
 }
 
 /*
@@ -246,8 +253,7 @@ static int kvmm_arena_fill(struct kvmm_fill *fill, u32 first, u32 last,
 			ret = -ECANCELED;
 		if (ret)
 			break;
-		ret = kvmm_arena_fill_one(pool, start, index, end, fill->gently,
-					  &next);
+		ret = kvmm_arena_fill_one(fill, start, index, end, &next);
 		if (ret == -ENOSPC && sweeps-- > 0) {
 			kvmm_arena_punch(pool, index, end);
 			kvmm_arena_sweep(pool, first, last);

@@ -467,4 +467,41 @@ TEST_F(numa3, turns_go_on)
 	EXPECT_EQ(0, pinned());
 }
 
+/*
+ * The same where they are preferred: both are used up before any memory is
+ * elsewhere, and then there is enough of it.
+ */
+TEST_F(numa3, prefer_both)
+{
+	uint32_t frames = (node_free(1) - (16 << 20)) / KT_BLOCK, f;
+	long long wrong = 0;
+	struct kt t, u;
+	size_t had;
+
+	ASSERT_EQ(0, node_pool(&t, "most", 1 << 1, KVMM_POOL_NODES_PREFER,
+			       frames));
+	ASSERT_EQ(0, node_pool(&u, "rest", 3, KVMM_POOL_NODES_PREFER,
+			       2 * FRAMES));
+	EXPECT_EQ(0, misplaced(&u));
+	EXPECT_EQ(0, pages_on(&u, 0, 2 * FRAMES, 2));
+	EXPECT_LE(FRAMES * 16, pages_on(&u, 0, 2 * FRAMES, 0));
+	kt_close(&u);
+	ASSERT_EQ(0, kt_destroy("rest", 0));
+
+	had = node_free(0);
+	frames = (had + (64 << 20)) / KT_BLOCK;
+	ASSERT_EQ(0, node_pool(&u, "rest", 3, KVMM_POOL_NODES_PREFER, frames));
+	for (f = 0; f < frames; f++)
+		wrong += pages_on(&u, f, f + 1, 2) != 0;
+	EXPECT_LT(0, wrong);
+	/* but for what the kernel keeps for itself */
+	EXPECT_GT(had / 4, node_free(0));
+	EXPECT_EQ(wrong, misplaced(&u));
+	kt_close(&u);
+	kt_close(&t);
+	ASSERT_EQ(0, kt_destroy("rest", 0));
+	ASSERT_EQ(0, kt_destroy("most", 0));
+	EXPECT_EQ(0, pinned());
+}
+
 KT_MAIN
