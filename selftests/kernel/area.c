@@ -321,23 +321,6 @@ TEST_F(area, cut_inside)
 	EXPECT_GE(2, hits);
 }
 
-static int fill_disk(void)
-{
-	uint64_t step = 256ULL << 20, at = 0;
-	int fd = open_in_dir("filler", O_RDWR | O_CREAT | O_TRUNC);
-
-	if (fd < 0)
-		return fd;
-	while (step >= 4096) {
-		if (fallocate(fd, 0, at, step))
-			step /= 2;
-		else
-			at += step;
-	}
-	fsync(fd);
-	return fd;
-}
-
 /* The disk is full: nothing is lost that is in memory, and it says so. */
 TEST_F(area, full_disk)
 {
@@ -348,8 +331,9 @@ TEST_F(area, full_disk)
 	sparse = small_file(BYTES);
 	ASSERT_EQ(0, attach(&self->t, sparse));
 	/* one slot was tried; the others have no place on the disk */
-	filler = fill_disk();
+	filler = open_in_dir("filler", O_RDWR | O_CREAT | O_TRUNC);
 	ASSERT_LE(0, filler);
+	ASSERT_EQ(0, kt_fill_disk(filler));
 	ASSERT_EQ(0, kt_store(&self->t, 1, 8, refs));
 	ret = kt_swap(&self->t, KVMM_SWAP_OUT, refs, 8, KVMM_SWAP_DROP);
 	EXPECT_LE(0, ret);

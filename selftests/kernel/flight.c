@@ -15,7 +15,6 @@
 #define FRAMES	64
 #define SLOTS	64
 #define N	32		/* commands in flight */
-#define DELAY	(200000 * kt_slow())	/* us, of each I/O */
 #define POOL	"flight"
 
 FIXTURE(flight) {
@@ -29,15 +28,14 @@ FIXTURE(flight) {
 FIXTURE_SETUP(flight)
 {
 	struct kvmm_pool_create spec = kt_spec(POOL, KT_BLOCK, FRAMES, SLOTS);
+	int ret;
 
 	kt_wipe();
 	ASSERT_EQ(0, pipe2(self->from, O_CLOEXEC));
-	self->disk = kt_nullb(16, DELAY);
-	if (self->disk == -ENODEV)
+	ret = kt_create_slow(&self->t, &spec, &self->disk);
+	if (ret == -ENODEV)
 		SKIP(_exit(255), "the kernel has no null_blk");
-	ASSERT_LE(0, self->disk);
-	ASSERT_EQ(0, kt_create_spec(&self->t, &spec));
-	ASSERT_EQ(0, kt_attach(&self->t, self->disk, 0, 0, 0, NULL));
+	ASSERT_EQ(0, ret);
 	ASSERT_EQ(0, kt_ring_init(&self->r, &self->t, N * 2, 0, false));
 	ASSERT_EQ(0, kt_store(&self->t, 1, N, self->refs));
 }
@@ -80,13 +78,13 @@ TEST_F(flight, at_once)
 	given = kt_now_ms();
 	busy = kt_moving(&self->t);
 	/* where giving takes as long as the disk, the first are through */
-	if (kt_now_ms() - start < DELAY / 1000)
+	if (kt_now_ms() - start < KT_DELAY_US / 1000)
 		EXPECT_LT(N / 2, busy);
 	for (i = 0; i < N; i++)
 		EXPECT_EQ(1, kt_ring_wait(&self->r, NULL));
 	/* one after the other would take N delays */
-	EXPECT_GT(N * DELAY / 1000 / 2, kt_now_ms() - start);
-	EXPECT_GT(N * DELAY / 1000 / 2, given - start);
+	EXPECT_GT(N * KT_DELAY_US / 1000 / 2, kt_now_ms() - start);
+	EXPECT_GT(N * KT_DELAY_US / 1000 / 2, given - start);
 	EXPECT_EQ(N, kt_load_all(&self->t, 1, N));
 	kt_ring_exit(&self->r);
 }
@@ -311,8 +309,8 @@ static void nothing(int sig)
 TEST_F(flight, detach_interrupted)
 {
 	struct itimerval soon = {
-		.it_value.tv_sec = DELAY / 4 / 1000000,
-		.it_value.tv_usec = DELAY / 4 % 1000000,
+		.it_value.tv_sec = KT_DELAY_US / 4 / 1000000,
+		.it_value.tv_usec = KT_DELAY_US / 4 % 1000000,
 	};
 	struct sigaction sa = { .sa_handler = nothing };
 	int ret;

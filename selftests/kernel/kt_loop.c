@@ -128,20 +128,14 @@ int kt_loop_file(struct kt_loop *l, const char *name, int flags)
 
 int kt_loop_fill(struct kt_loop *l)
 {
-	off_t step = 16 << 20, at = 0;
 	int fd = kt_loop_file(l, "filler", O_RDWR | O_CREAT | O_TRUNC);
+	int ret;
 
 	if (fd < 0)
 		return fd;
-	while (step >= 4096) {
-		if (fallocate(fd, 0, at, step))
-			step /= 2;
-		else
-			at += step;
-	}
-	fsync(fd);
+	ret = kt_fill_disk(fd);
 	close(fd);
-	return at ? 0 : -ENODATA;
+	return ret;
 }
 
 void kt_loop_empty(struct kt_loop *l)

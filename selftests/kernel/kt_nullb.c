@@ -94,6 +94,17 @@ int kt_nullb(uint32_t megabytes, uint32_t delay_us)
 	return ret ? ret : open_disk();
 }
 
+int kt_create_slow(struct kt *t, struct kvmm_pool_create *spec, int *disk)
+{
+	int ret;
+
+	*disk = kt_nullb(16, KT_DELAY_US);
+	if (*disk < 0)
+		return *disk;
+	ret = kt_create_spec(t, spec);
+	return ret ? ret : kt_attach(t, *disk, 0, 0, 0, NULL);
+}
+
 /* Piece by piece: older kernels mix up longer ranges. */
 int kt_nullb_fail(bool fail)
 {

@@ -66,6 +66,20 @@ int kt_area_file(const char *name, uint32_t block_size, uint32_t slots)
 	return fd;
 }
 
+int kt_fill_disk(int fd)
+{
+	off_t step = 256 << 20, at = 0;
+
+	while (step >= 4096) {
+		if (fallocate(fd, 0, at, step))
+			step /= 2;
+		else
+			at += step;
+	}
+	fsync(fd);
+	return at ? 0 : -ENODATA;
+}
+
 void kt_area_unlink(const char *name)
 {
 	char path[256];

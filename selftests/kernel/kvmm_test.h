@@ -200,6 +200,9 @@ const char *kt_disk_dev(void);
 int kt_area_file(const char *name, uint32_t block_size, uint32_t slots);
 void kt_area_unlink(const char *name);
 
+/* A file takes all the space there is where it is; -ENODATA: there was none. */
+int kt_fill_disk(int fd);
+
 int kt_attach(struct kt *t, int fd, uint32_t nr_slots, uint64_t offset,
 	      uint32_t flags, uint32_t *got);
 int kt_detach(struct kt *t, uint32_t flags);
@@ -255,6 +258,13 @@ long kt_meminfo(const char *name);
  * O_RDWR.  -ENODEV where the kernel has no null_blk.  One at a time.
  */
 int kt_nullb(uint32_t megabytes, uint32_t delay_us);
+
+/*
+ * A pool as of kt_create_spec() with such a disk as its area, open at @disk,
+ * that takes KT_DELAY_US for each I/O: long enough to see it under way.
+ */
+#define KT_DELAY_US	(200000 * kt_slow())
+int kt_create_slow(struct kt *t, struct kvmm_pool_create *spec, int *disk);
 
 /* From now on all I/O of it fails with EIO, or works again. */
 int kt_nullb_fail(bool fail);

@@ -11,7 +11,6 @@
 
 #define N	160
 #define LIMIT	64		/* blocks that one ioctl has in flight */
-#define DELAY	(200000 * kt_slow())	/* us, of each I/O */
 
 FIXTURE(sync) {
 	struct kt t;
@@ -24,14 +23,13 @@ FIXTURE(sync) {
 FIXTURE_SETUP(sync)
 {
 	struct kvmm_pool_create spec = kt_spec("sync", KT_BLOCK, N, N);
+	int ret;
 
 	kt_wipe();
-	self->disk = kt_nullb(16, DELAY);
-	if (self->disk == -ENODEV)
+	ret = kt_create_slow(&self->t, &spec, &self->disk);
+	if (ret == -ENODEV)
 		SKIP(_exit(255), "the kernel has no null_blk");
-	ASSERT_LE(0, self->disk);
-	ASSERT_EQ(0, kt_create_spec(&self->t, &spec));
-	ASSERT_EQ(0, kt_attach(&self->t, self->disk, 0, 0, 0, NULL));
+	ASSERT_EQ(0, ret);
 	ASSERT_EQ(0, kt_store(&self->t, 1, N, self->refs));
 }
 
@@ -158,4 +156,4 @@ TEST_F(sync, command_gone)
 	EXPECT_EQ(1, kt_load_all(&self->t, 1, 1));
 }
 
-TEST_HARNESS_MAIN
+KT_MAIN
