@@ -50,6 +50,7 @@ KT_PROG := \
 	late \
 	faults \
 	event \
+	event_wait \
 	writeback \
 	failnth \
 	failnth_mem \
@@ -59,6 +60,7 @@ KT_PROG := \
 	storm \
 	fuzz \
 	dmabuf \
+	dmabuf_life \
 	trace \
 	sysfs \
 	life
