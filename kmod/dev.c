@@ -7,6 +7,7 @@
 #include <linux/nospec.h>
 #include <linux/uaccess.h>
 
+#include "batch.h"
 #include "kvmm_mod.h"
 
 /* What a command asks of its client; one of these... */

@@ -556,23 +556,6 @@ void kvmm_shrink_exit(void);
 int kvmm_ops_init(void);
 void kvmm_ops_exit(void);
 
-/* ---- batch.c ---- */
-
-void kvmm_unpin_untold(struct kvmm_client *client, struct kvmm_block_ref *refs,
-		       u32 n);
-int kvmm_do_alloc(struct kvmm_client *client, struct file *file, void *arg);
-int kvmm_do_publish(struct kvmm_client *client, struct file *file, void *arg);
-int kvmm_do_lookup(struct kvmm_client *client, struct file *file, void *arg);
-int kvmm_do_touch(struct kvmm_client *client, struct file *file, void *arg);
-int kvmm_do_pin(struct kvmm_client *client, struct file *file, void *arg);
-int kvmm_do_unpin(struct kvmm_client *client, struct file *file, void *arg);
-int kvmm_do_drop(struct kvmm_client *client, struct file *file, void *arg);
-int kvmm_do_query(struct kvmm_client *client, struct file *file, void *arg);
-int kvmm_do_keys(struct kvmm_client *client, struct file *file, void *arg);
-int kvmm_do_request_end(struct kvmm_client *client, struct file *file,
-			void *arg);
-int kvmm_do_hint(struct kvmm_client *client, struct file *file, void *arg);
-
 /* ---- area.c ---- */
 
 int kvmm_do_swap_attach(struct kvmm_client *client, struct file *file,

@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "batch.h"
 #include "kvmm_mod.h"
 #include "poison.h"
 #include "swap.h"
