@@ -19,7 +19,10 @@ TOOLS_PY := tools-cli tools-trace tools-replay tools-faults
 SUITES += tools-unit $(TOOLS_PY) tools-asan
 
 .PHONY: suite-tools-unit suite-tools-asan $(TOOLS_PY:%=suite-%)
+# A second compiler has nothing to say of kvmmctl.
 suite-tools-unit:
+	@$(MAKE) --no-print-directory -s VARIANT=clang \
+		$(B)/clang/tools/kvmmctl/kvmmctl
 	@$(MAKE) --no-print-directory VARIANT=asan \
 		$(B)/asan/selftests/tools/units
 	@selftests/tap.sh $(B)/results tools-unit \

@@ -152,7 +152,7 @@ int limit_memory(struct ctx *ctx, const char *name, uint64_t bytes,
 	if (!of_node(bytes, &f) && !of_user(ctx, name, bytes, flags, &f) &&
 	    ((flags & LIMIT_OTHERS) || !of_cgroup(bytes, &cg, &f)) &&
 	    !of_machine(bytes, &f))
-		f = (struct found){ NULL };
+		f = (struct found){ .what = NULL };
 	say(&f, name, bytes, flags);
 	if (ctx->json)
 		output_json(f.what ?
