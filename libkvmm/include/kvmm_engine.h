@@ -528,7 +528,8 @@ struct kvmm_transfer {
  * publishes its part; the last one to do so makes the block visible.
  *
  * Return: 0, or, with no job: -EINVAL, -EACCES (read-only), -EAGAIN: max_jobs
- * exist, -EIO: the device is lost, -ENOMEM.
+ * exist, of which one that has ended counts until the engine's threads have let
+ * go of it, a moment later, -EIO: the device is lost, -ENOMEM.
  */
 int kvmm_offload(struct kvmm_engine *engine, const struct kvmm_transfer *req,
 		 uint64_t *job);
