@@ -12,6 +12,7 @@
 #include "batch.h"
 #include "kvmm_mod.h"
 #include "poison.h"
+#include "swap.h"
 #include "trace.h"
 
 /* Blocks in frames that a memory error has struck are not handed out. */

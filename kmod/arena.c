@@ -23,7 +23,10 @@
 
 #include "arena.h"
 #include "compat/compat.h"
+#include "export.h"
 #include "kvmm_mod.h"
+#include "limit.h"
+#include "place.h"
 #include "poison.h"
 
 #ifndef CONFIG_64BIT

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The pages of the arena: for I/O, and for arena.c and populate.c, which share
+ * The arena and its pages: for I/O, and for arena.c and populate.c, which share
  * them.
  */
 #ifndef KVMM_ARENA_H
@@ -17,9 +17,6 @@ struct shmem_sb_info;
 
 /* A cgroup or machine without memory is an error here, not an OOM kill. */
 #define KVMM_ARENA_GFP	(GFP_HIGHUSER | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
-
-/* Room for a mount option that names up to 32 ranges of nodes below 64. */
-#define KVMM_PLACE_LEN		128
 
 static inline struct inode *kvmm_arena_inode(struct kvmm_pool *pool)
 {
@@ -52,39 +49,13 @@ static inline struct mutex *kvmm_unit_lock(struct kvmm_pool *pool, u32 frame)
 	return &pool->arena.unit[unit % KVMM_UNIT_LOCKS];
 }
 
-/**
- * struct kvmm_fill - a populate in progress
- * @pool: the pool
- * @node: in the list of @pool; its lock
- * @left: frames that it still has to do; the same lock
- * @gently: only what is free: nothing is reclaimed for it
- * @full: the nodes that the pool prefers were all seen to be full
- * @cancelled: it is to end; written under that lock
- */
-struct kvmm_fill {
-	struct kvmm_pool *pool;
-	struct list_head node;
-	u32 left;
-	bool gently;
-	bool full;
-	bool cancelled;
-};
-
-/* ---- populate.c ---- */
-
-void kvmm_arena_allow(struct kvmm_pool *pool, long pages);
-int kvmm_populate_unit(struct kvmm_fill *fill, u32 first, u32 last);
-
-/* ---- fill.c ---- */
-
-int kvmm_fill_begin(struct kvmm_fill *fill, struct kvmm_pool *pool, u32 frames);
-void kvmm_fill_step(struct kvmm_fill *fill, u32 frames);
-void kvmm_fill_end(struct kvmm_fill *fill);
-int kvmm_fill_cancel(struct kvmm_pool *pool);
-int kvmm_fill_async(struct kvmm_pool *pool, u32 first, u32 end, u32 workers);
-
 /* ---- arena.c ---- */
 
+int kvmm_arena_init(struct kvmm_pool *pool);
+void kvmm_arena_revoke(struct kvmm_pool *pool);
+void kvmm_arena_exit(struct kvmm_pool *pool);
+int kvmm_arena_mmap(struct kvmm_pool *pool, struct vm_area_struct *vma,
+		    bool rdonly);
 unsigned int kvmm_frames_of(const struct kvmm_pool *pool, pgoff_t start,
 			    pgoff_t end);
 void kvmm_arena_release(struct kvmm_pool *pool, pgoff_t start, pgoff_t end);

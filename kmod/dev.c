@@ -7,8 +7,12 @@
 #include <linux/nospec.h>
 #include <linux/uaccess.h>
 
+#include "arena.h"
 #include "batch.h"
+#include "export.h"
 #include "kvmm_mod.h"
+#include "populate.h"
+#include "swap.h"
 
 /* What a command asks of its client; one of these... */
 #define KVMM_ANY	0

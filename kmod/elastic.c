@@ -13,6 +13,7 @@
 
 #include "arena.h"
 #include "kvmm_mod.h"
+#include "populate.h"
 
 /* Taken again at a time; more when blocks are still lost then. */
 #define KVMM_AGAIN_BYTES	SZ_64M

@@ -21,6 +21,7 @@
 #include "arena.h"
 #include "export.h"
 #include "kvmm_mod.h"
+#include "limit.h"
 #include "poison.h"
 
 /* Entries of a scatter list count bytes in 32 bits. */

@@ -11,8 +11,22 @@
 #include <linux/rbtree.h>
 #include <linux/types.h>
 
+#include "core/core.h"
+
 struct dma_buf;
+struct file;
+struct kvmm_client;
 struct kvmm_pool;
+
+/**
+ * struct kvmm_export_call - KVMM_EXPORT on its way
+ * @a: what the caller gave and gets
+ * @file: the dma-buf, or NULL; it gets its descriptor when the caller was told
+ */
+struct kvmm_export_call {
+	struct kvmm_export a;
+	struct file *file;
+};
 
 /**
  * struct kvmm_piece - memory that is physically contiguous
@@ -65,6 +79,35 @@ static inline pgoff_t kvmm_piece_pages(const struct kvmm_export_mem *x, u32 i)
 
 bool kvmm_export_poisoned(const struct kvmm_export_mem *x);
 void kvmm_export_drop(struct kvmm_export_mem *x);
+
+#ifdef CONFIG_DMA_SHARED_BUFFER
+bool kvmm_export_covers(struct kvmm_pool *pool, u32 first, u32 count);
+u32 kvmm_export_revoke(struct kvmm_pool *pool);
+int kvmm_do_export(struct kvmm_client *client, struct file *file, void *arg);
+void kvmm_export_told(struct kvmm_client *client, void *arg, int err);
+#else
+static inline bool kvmm_export_covers(struct kvmm_pool *pool, u32 first,
+				      u32 count)
+{
+	return false;
+}
+
+static inline u32 kvmm_export_revoke(struct kvmm_pool *pool)
+{
+	return 0;
+}
+
+static inline int kvmm_do_export(struct kvmm_client *client, struct file *file,
+				 void *arg)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline void kvmm_export_told(struct kvmm_client *client, void *arg,
+				    int err)
+{
+}
+#endif
 
 /* ---- dmabuf.c ---- */
 

@@ -14,6 +14,8 @@
 
 #include "arena.h"
 #include "kvmm_mod.h"
+#include "place.h"
+#include "populate.h"
 
 #define KVMM_DEFAULT_WORKERS	16
 

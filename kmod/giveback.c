@@ -18,8 +18,12 @@
 
 #include "arena.h"
 #include "compat/compat.h"
+#include "export.h"
 #include "kvmm_mod.h"
+#include "limit.h"
+#include "place.h"
 #include "poison.h"
+#include "populate.h"
 
 /* Units that can't go, or chunks that may not, in a row: then it's enough. */
 #define KVMM_GIVE_TRIES	512

@@ -7,6 +7,7 @@
 #include <linux/user_namespace.h>
 
 #include "kvmm_mod.h"
+#include "limit.h"
 #include "swap.h"
 
 int kvmm_do_pool_list(struct kvmm_client *client, struct file *file, void *arg)

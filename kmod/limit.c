@@ -14,6 +14,7 @@
 #include <linux/slab.h>
 
 #include "kvmm_mod.h"
+#include "limit.h"
 
 /* Of the machine's memory, where nothing else is said. */
 #define KVMM_DEFAULT_PERCENT	80

@@ -8,6 +8,7 @@
 #include "compat/compat.h"
 #include "kvmm_mod.h"
 #include "poison.h"
+#include "swap.h"
 
 /* Completions, in order; and what may have to wait for a device. */
 struct workqueue_struct *kvmm_done_wq;

@@ -17,6 +17,7 @@
 #include "arena.h"
 #include "compat/compat.h"
 #include "kvmm_mod.h"
+#include "place.h"
 
 static void kvmm_nodes_mask(u64 nodes, nodemask_t *mask)
 {

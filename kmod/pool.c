@@ -15,7 +15,11 @@
 #include <linux/string.h>
 #include <linux/timekeeping.h>
 
+#include "arena.h"
 #include "kvmm_mod.h"
+#include "limit.h"
+#include "place.h"
+#include "populate.h"
 #include "swap.h"
 
 /* Protects the list, the states of pools in it and who is bound to them. */

@@ -16,7 +16,10 @@
 #include "arena.h"
 #include "compat/compat.h"
 #include "kvmm_mod.h"
+#include "limit.h"
+#include "place.h"
 #include "poison.h"
+#include "populate.h"
 #include "trace.h"
 
 /* What nobody has asked for takes only what is free. */

@@ -32,6 +32,8 @@
 
 #include "core/core.h"
 
+struct file;
+struct kvmm_client;
 struct kvmm_pool;
 
 /**
@@ -195,6 +197,8 @@ struct kvmm_op {
 
 /* ---- op.c: the life of ops and commands ---- */
 
+int kvmm_ops_init(void);
+void kvmm_ops_exit(void);
 void kvmm_cmd_ctor(struct kvmm_cmd *cmd);
 void kvmm_cmd_start(struct kvmm_cmd *cmd, struct kvmm_pool *pool,
 		    void (*end)(struct kvmm_cmd *cmd));
@@ -230,6 +234,10 @@ bool kvmm_area_checksums(const struct kvmm_pool *pool);
 void kvmm_area_drop(struct kvmm_pool *pool);
 void kvmm_area_unclaim(struct kvmm_area *area);
 void kvmm_area_free(struct kvmm_area *area);
+int kvmm_do_swap_attach(struct kvmm_client *client, struct file *file,
+			void *arg);
+int kvmm_do_swap_detach(struct kvmm_client *client, struct file *file,
+			void *arg);
 
 /* ---- probe.c ---- */
 
@@ -245,5 +253,13 @@ void kvmm_swap_issue(struct kvmm_cmd *cmd, const struct kvmm_swap_req *req,
 bool kvmm_swap_issue_last(struct kvmm_cmd *cmd,
 			  const struct kvmm_swap_req *req, const u64 *handles,
 			  u32 n, u32 first);
+int kvmm_do_swap_out(struct kvmm_client *client, struct file *file, void *arg);
+int kvmm_do_swap_in(struct kvmm_client *client, struct file *file, void *arg);
+void kvmm_swap_in_told(struct kvmm_client *client, void *arg, int err);
+
+/* ---- reclaim.c ---- */
+
+u32 kvmm_reclaim_start(struct kvmm_pool *pool, u32 want);
+int kvmm_do_reclaim(struct kvmm_client *client, struct file *file, void *arg);
 
 #endif /* KVMM_SWAP_H */

@@ -9,6 +9,7 @@
 #include <linux/sysfs.h>
 
 #include "kvmm_mod.h"
+#include "limit.h"
 #include "poison.h"
 #include "swap.h"
 
