@@ -21,10 +21,9 @@
  *	  kvmm_pool.lock
  *
  * All but the innermost, a spinlock, are mutexes or semaphores; all are taken
- * in process context.  Interrupt
- * context sees only kvmm_pool.done_list.  kvmm_pool.lock is held for at most
- * KVMM_CORE_BATCH entries of the core, never over memory allocation, user
- * memory or I/O.
+ * in process context.  Interrupt context sees only kvmm_pool.done_list.
+ * kvmm_pool.lock is held for at most KVMM_CORE_BATCH entries of the core, never
+ * over memory allocation, user memory or I/O.
  */
 #ifndef KVMM_MOD_H
 #define KVMM_MOD_H
