@@ -62,7 +62,8 @@ static int parse(const struct args *args, struct replay_opts *o,
 	o->expiry_ms = (unsigned int)expiry;
 	o->io_timeout_ms = (unsigned int)io_timeout;
 	o->no_checksum = args->value[OPT_NO_CHECKSUM];
-	o->memory_hint = "use fewer --frames or a smaller --block-size";
+	o->memory_hint =
+		"use fewer --frames or --slots, or a smaller --block-size";
 	return 0;
 }
 
