@@ -237,6 +237,13 @@ run 1 pool create more --block-size 64K --frames 8 --json &&
 	says '^kvmmctl pool create: more can.t be made: this machine may have 2 pools, set in /sys/module/kvmm/parameters/max_pools, and they are there$' &&
 	has '"limit": "node"' && has '"limit_pools": 2'
 result $? 'pool create: too many pools'
+# shellcheck disable=SC2016
+unshare -m sh -c 'umount -l /sys && exec "$@"' sh kvmmctl pool create more \
+	--block-size 64K --frames 8 --json >$out 2>$err
+rc=$?
+[ $rc -eq 1 ] && says '^kvmmctl pool create: more can.t be made: there are too many pools, see ' &&
+	has '"limit": null'
+result $? 'pool create: too many pools, and no /sys that tells the limit'
 echo 256 >$param/max_pools
 
 # in_group COMMAND ARGUMENT...: in a memory cgroup of 16 MiB
@@ -255,6 +262,23 @@ in_group kvmmctl pool create more --block-size 2M --frames 16 --json &&
 	has '"limit": "cgroup"' && has '"limit_bytes": 16777216' &&
 	has "\"set_in\": \"$group/memory.max\"" && run 1 pool show more
 result $? 'pool create: beyond the limit of the memory cgroup'
+# shellcheck disable=SC2016
+in_group unshare -m sh -c 'umount -l /sys/fs/cgroup && exec "$@"' sh kvmmctl \
+	pool create more --block-size 2M --frames 16 --json &&
+	says 'and the system had none, though no limit that is seen here is in the way now$' &&
+	has '"limit": null'
+result $? 'pool create: beyond a limit that is not seen'
+odd=$(printf '/sys/fs/cgroup/caf\351')
+mkdir "$odd"
+echo 16777216 >"$odd/memory.max"
+# shellcheck disable=SC2016
+sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$odd" kvmmctl pool create more \
+	--block-size 2M --frames 16 --json >$out 2>$err
+rc=$?
+[ $rc -eq 1 ] && has '"set_in": "/sys/fs/cgroup/caf?/memory.max"' &&
+	[ "$(grep -c . $err)" -eq 1 ]
+result $? 'pool create: beyond the limit of a memory cgroup with an odd name'
+rmdir "$odd"
 in_group kvmmctl replay /tmp/trace.jsonl --block-size 2M --frames 16 &&
 	says 'is available, limited by /sys/fs/cgroup/kvmmctl/memory.max; '
 result $? 'replay: beyond the limit of the memory cgroup'
@@ -276,6 +300,12 @@ rc=$?
 result $? 'replay: beyond the limit of a container'
 umount /sys/fs/cgroup
 rmdir $group
+
+odd=$(printf '%s/odd\351' "$KVMM_DISK")
+run 0 pool create odd --block-size 64K --frames 4 --slots 4 --swap "$odd" --json &&
+	has '"swap": ".*/odd?"' && run 0 pool destroy odd
+result $? 'pool create: a swap file with an odd name'
+rm -f "$odd"
 
 if command -v su >/dev/null && grep -q '^nobody:' /etc/passwd; then
 	run 0 pool list

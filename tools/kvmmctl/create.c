@@ -206,7 +206,7 @@ static int created(const struct ctx *ctx, const struct kvmm_pool_opts *o,
 
 	if (ctx->json)
 		return output_json(json_pack(
-			"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s?}",
+			"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o?}",
 			"backend", kvmm_backend_name(ctx->kv),
 			"name", o->name,
 			"block_size", (json_int_t)o->block_size,
@@ -215,7 +215,7 @@ static int created(const struct ctx *ctx, const struct kvmm_pool_opts *o,
 			"memory_bytes", (json_int_t)bytes,
 			"frames_online", (json_int_t)st->frames_online,
 			"frames_populating", (json_int_t)st->frames_populating,
-			"swap", area->path), true);
+			"swap", output_text(area->path)), true);
 	output_row("backend", "%s", kvmm_backend_name(ctx->kv));
 	output_row("pool", "%s: %s frames of %s, %s of memory", o->name,
 		   count_text(o->nr_frames, a), size_text(o->block_size, b),

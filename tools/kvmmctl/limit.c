@@ -120,8 +120,10 @@ static void say(const struct found *f, const char *name, uint64_t bytes,
 	size_text(f->limit, limit);
 	size_text(f->left, left);
 	if (!f->what) {
+		/* in a container it may be out of sight */
 		fail("%s needs %s%s of memory, and the system had none%s, "
-		     "though no limit is in the way now", name, need, more,
+		     "though no limit that is seen here is in the way now",
+		     name, need, more,
 		     flags & LIMIT_OTHERS ?
 		     ", or the memory cgroup that it was made in" : "");
 	} else if (!strcmp(f->what, "machine")) {
@@ -156,17 +158,29 @@ int limit_memory(struct ctx *ctx, const char *name, uint64_t bytes,
 	say(&f, name, bytes, flags);
 	if (ctx->json)
 		output_json(f.what ?
-			json_pack("{s:s, s:s, s:I, s:s, s:I, s:I, s:s?}",
+			json_pack("{s:s, s:s, s:I, s:s, s:I, s:I, s:o?}",
 				  "error", "no memory", "name", name,
 				  "needed_bytes", (json_int_t)bytes,
 				  "limit", f.what,
 				  "limit_bytes", (json_int_t)f.limit,
 				  "left_bytes", (json_int_t)f.left,
-				  "set_in", f.set_in) :
+				  "set_in", output_text(f.set_in)) :
 			json_pack("{s:s, s:s, s:I, s:n}",
 				  "error", "no memory", "name", name,
 				  "needed_bytes", (json_int_t)bytes,
 				  "limit"), true);
+	return EXIT_ERROR;
+}
+
+/* It can't be told which limit: there is no /sys, or a pool has just gone. */
+static int too_many(struct ctx *ctx, const char *name)
+{
+	fail("%s can't be made: there are too many pools, see " PARAM
+	     "max_pools and max_user_pools", name);
+	if (ctx->json)
+		output_json(json_pack("{s:s, s:s, s:n}",
+				      "error", "too many pools", "name", name,
+				      "limit"), true);
 	return EXIT_ERROR;
 }
 
@@ -176,12 +190,17 @@ int limit_pools(struct ctx *ctx, const char *name)
 	uint64_t nr = room_number(SYS "nr_pools");
 	const char *where = PARAM "max_pools", *what = "node";
 
+	if (max == UINT64_MAX || nr == UINT64_MAX)
+		return too_many(ctx, name);
 	if (max > KVMM_MAX_POOLS)
 		max = KVMM_MAX_POOLS;
 	if (nr < max) {
 		max = room_number(PARAM "max_user_pools");
 		where = PARAM "max_user_pools";
 		what = "user";
+		/* 0: there is none */
+		if (!max || max == UINT64_MAX || !geteuid())
+			return too_many(ctx, name);
 	}
 	fail("%s can't be made: %s may have %" PRIu64 " pool%s, set in %s, and "
 	     "%s", name, strcmp(what, "user") ? "this machine" : "one user",

@@ -37,6 +37,24 @@ int output_json(json_t *value, bool lines)
 	return rc ? fail("can't write the output") : 0;
 }
 
+json_t *output_text(const char *text)
+{
+	json_t *value = text ? json_string(text) : NULL;
+	char *copy;
+
+	if (value || !text)
+		return value;
+	copy = strdup(text);
+	if (!copy)
+		return NULL;
+	for (char *p = copy; *p; p++)
+		if (*p & 0x80)
+			*p = '?';
+	value = json_string(copy);
+	free(copy);
+	return value;
+}
+
 void output_row(const char *label, const char *fmt, ...)
 {
 	va_list ap;

@@ -20,6 +20,14 @@ double now_seconds(void);
  */
 int output_json(json_t *value, bool lines);
 
+/**
+ * output_text() - a string of JSON
+ *
+ * Names of files and control groups are any bytes, and JSON is UTF-8: what is
+ * not has a '?' for each of its bytes beyond ASCII.  Return: NULL for NULL.
+ */
+json_t *output_text(const char *text);
+
 /** output_row() - "label   text" */
 void output_row(const char *label, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
