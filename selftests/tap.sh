@@ -13,13 +13,15 @@ log=$dir/$name.log
 start=$SECONDS
 timeout --kill-after=10 "${TAP_TIMEOUT:-900}" "$@" >"$log" 2>&1 </dev/null
 rc=$?
+# what machines print has any bytes in it, also NUL
+export LC_ALL=C
 
-passed=$(grep -cE '^ok [0-9]' "$log")
-failed=$(grep -cE '^not ok [0-9]' "$log")
-skipped=$(grep -ciE '^ok [0-9].*# *skip' "$log")
+passed=$(grep -acE '^ok [0-9]' "$log")
+failed=$(grep -acE '^not ok [0-9]' "$log")
+skipped=$(grep -aciE '^ok [0-9].*# *skip' "$log")
 passed=$((passed - skipped))
 # cmocka's skip() says "not ok", which TAP allows: it is no failure
-unwilling=$(grep -ciE '^not ok [0-9]+ *(- *)?# *skip' "$log")
+unwilling=$(grep -aciE '^not ok [0-9]+ *(- *)?# *skip' "$log")
 failed=$((failed - unwilling))
 skipped=$((skipped + unwilling))
 if [ $rc -eq 4 ] && [ $((passed + failed + skipped)) -eq 0 ]; then
@@ -35,8 +37,8 @@ printf '%-28s %5d passed %3d failed %3d skipped  (%d s)\n' \
 	"$name" "$passed" "$failed" "$skipped" $((SECONDS - start))
 if [ "$failed" -gt 0 ]; then
 	echo "---- $name, exit $rc, whole output in $log"
-	grep -nE '^not ok|ERROR|error:|Sanitizer|FAILED|# ' "$log" |
-		grep -viE 'not ok [0-9]+ *(- *)?# *skip' | head -n 40
+	grep -anE '^not ok|ERROR|error:|Sanitizer|FAILED|# ' "$log" |
+		grep -aviE 'not ok [0-9]+ *(- *)?# *skip' | head -n 40
 	echo "---- last lines"
 	tail -n 15 "$log"
 fi

@@ -64,5 +64,20 @@ report 'which suite failed' 1 '^---- failed: bad$' t bad
 report 'which test' 1 '^3:not ok 2 - b$' t bad
 report 'and why' 1 '^# because$' t bad
 report 'the sum stays the last line' 1 '^last: 3 passed, 1 failed, 0 skipped$' t bad
+printf '\0\377 # because\nnot ok 3 - \377c\n' >>"$tmp/bad.log"
+report 'which test, after bytes that are no text' 1 '^5:not ok 3 - ' t bad
+: >"$tmp/lost.sum"
+report 'a result that a full disk has lost' 1 \
+	'^last: 2 passed, 1 failed, 0 skipped$' t lost
+printf 'cat <<"END"\nok 1 - \377\nnot ok 2 - b\nEND\nprintf "\\0\\n"; exit 1\n' >"$tmp/test"
+"$here/tap.sh" "$tmp" t bash "$tmp/test" >"$tmp/out"
+no=$((no + 1))
+if grep -q '^2:not ok 2 - b$' "$tmp/out"; then
+	echo "ok $no - what failed is shown, also beside bytes that are no text"
+else
+	sed 's/^/# /' "$tmp/out"
+	echo "not ok $no - what failed is shown, also beside bytes that are no text"
+fi
+counts 'for the report' 2 0 0 0 'ok 1 - a' 'ok 2 - b'
 report 'a suite without a result' 1 '^none: no result' t none
 echo "1..$no"
