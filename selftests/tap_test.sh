@@ -78,6 +78,14 @@ else
 	sed 's/^/# /' "$tmp/out"
 	echo "not ok $no - what failed is shown, also beside bytes that are no text"
 fi
+# the filter of the kernel tests, likewise
+no=$((no + 1))
+if "$here/kernel/vm.sh" printf '#  OK  a\nok 1 - a\n# \0\nnot ok 2 - b\n' |
+	tr -d '\0' | cmp -s - <(printf 'ok 1 - a\n# \nnot ok 2 - b\n'); then
+	echo "ok $no - the kernel tests' results, too"
+else
+	echo "not ok $no - the kernel tests' results, too"
+fi
 counts 'for the report' 2 0 0 0 'ok 1 - a' 'ok 2 - b'
 report 'a suite without a result' 1 '^none: no result' t none
 echo "1..$no"

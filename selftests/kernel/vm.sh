@@ -4,4 +4,4 @@
 # Runs a command and leaves out what the harness says beside their result about
 # tests that pass, so that what failed can be seen:  vm.sh COMMAND...
 set -o pipefail
-"$@" | grep --line-buffered -vE '^# +(RUN|OK) |^# (Starting|PASSED:|Totals:)'
+"$@" | LC_ALL=C grep -a --line-buffered -vE '^# +(RUN|OK) |^# (Starting|PASSED:|Totals:)'
