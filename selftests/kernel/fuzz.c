@@ -273,6 +273,8 @@ static void end_round(void)
 	if (info.nr_pools || info.pinned_bytes)
 		FAIL("%u pools and %llu bytes stayed", info.nr_pools,
 		     info.pinned_bytes);
+	if (fz_shared->first != FZ_OURS || fz_shared->last != FZ_OURS)
+		FAIL("the fuzzer's own memory was written to");
 	health(now, sizeof(now));
 	if (strcmp(now, health_then))
 		FAIL("the kernel has something to say");
@@ -383,10 +385,12 @@ int main(int argc, char **argv)
 	if (argc > 2)
 		count = strtoull(argv[2], NULL, 0);
 	fz_trace = getenv("KVMM_FUZZ_TRACE");
+	fz_shut();
 	fz_shared = mmap(NULL, sizeof(*fz_shared), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (fz_shared == MAP_FAILED)
 		return 1;
+	fz_shared->first = fz_shared->last = FZ_OURS;
 	f = fopen("/sys/module/kvmm/parameters/max_bytes", "r");
 	if (f) {
 		if (!fgets(max_bytes, sizeof(max_bytes), f))

@@ -20,6 +20,7 @@
 #define FZ_IDS		48		/* keys in use */
 #define FZ_POT		128		/* handles that processes share */
 #define FZ_CMDS		48		/* ioctls counted, by number */
+#define FZ_OURS		0x6b766d6d6f757273ULL
 #define FZ_RW		(512U << 10)	/* writable memory for arguments */
 #define FZ_GUARD	(64U << 10)	/* not accessible, right behind it */
 
@@ -30,13 +31,17 @@
  * @calls: ioctls made, by number; the last: io_uring commands
  * @good: of those, that gave no error
  * @ops: steps done by all processes of all rounds
+ * @first: FZ_OURS, as long as nobody else writes here
+ * @last: the same
  */
 struct fz_shared {
+	uint64_t first;
 	uint64_t pot[FZ_POT];
 	uint32_t pos;
 	uint64_t calls[FZ_CMDS];
 	uint64_t good[FZ_CMDS];
 	uint64_t ops;
+	uint64_t last;
 };
 
 /**
@@ -101,6 +106,9 @@ struct fz_part {
 
 extern struct fz_shared *fz_shared;
 extern bool fz_trace, fz_inject_works;
+
+/* To be called before anything is mapped. */
+void fz_shut(void);
 
 int fz_process(void *part);
 

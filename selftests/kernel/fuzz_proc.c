@@ -2,6 +2,7 @@
 /*
  * One process of the fuzzer, and what its steps are made of.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,20 +36,32 @@ uint32_t fz_below(struct fz *z, uint32_t n)
 	return (fz_rnd(z) >> 32) % n;
 }
 
-/*
- * Not where the fuzzer itself keeps what it writes: the heap of a program that
- * is linked to a fixed address can be at a power of two, and the module would
- * write there, as told.
- */
-static uint64_t nowhere_of_ours(uint64_t x)
-{
-	extern char __data_start[];
-	uint64_t start = (uintptr_t)__data_start & ~4095ULL;
+/* Bit N: something of the fuzzer's own is at 2^N. */
+static uint64_t taken;
 
-	return x >= start && x < (uintptr_t)sbrk(0) ? 0 : x;
+/*
+ * What is made up is often a power of two, or next to one, and where it is taken
+ * for an address the module writes there, as told.  The fuzzer's own memory can
+ * be at one: its heap, or the first mapping of a User Mode Linux, 2^30.  So what
+ * is free there is shut, before anything else is mapped; the first byte faults.
+ */
+void fz_shut(void)
+{
+	const long page = sysconf(_SC_PAGESIZE);
+	int bit;
+
+	for (bit = 16; bit < 63; bit++) {
+		uint64_t at = 1ULL << bit;
+		void *mem = mmap((void *)(uintptr_t)(at - page), 2 * page,
+				 PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+				 MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+		if (mem == MAP_FAILED && errno == EEXIST)
+			taken |= at;
+	}
 }
 
-static uint64_t junk(struct fz *z)
+uint64_t fz_junk(struct fz *z)
 {
 	uint64_t one = 1;
 
@@ -62,13 +75,9 @@ static uint64_t junk(struct fz *z)
 	case 3:
 		return fz_below(z, 300);
 	default:
-		return (one << fz_below(z, 64)) + fz_below(z, 3) - 1;
+		one <<= fz_below(z, 64);
+		return (one & taken ? 0 : one) + fz_below(z, 3) - 1;
 	}
-}
-
-uint64_t fz_junk(struct fz *z)
-{
-	return nowhere_of_ours(junk(z));
 }
 
 struct fz_client *fz_client(struct fz *z, bool bound)
