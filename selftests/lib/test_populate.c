@@ -308,6 +308,7 @@ static void destroyed_meanwhile(void **state)
 struct create {
 	struct kvmm *kv;
 	bool none;	/* no memory yet */
+	bool done;
 	int err;
 };
 
@@ -320,6 +321,7 @@ static void *creates(void *arg)
 	c->err = kvmm_pool_create(c->kv, &o, &pool);
 	if (!c->err)
 		kvmm_pool_close(pool);
+	__atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -367,9 +369,12 @@ static void destroyed_at_once(void **state)
 		assert_int_equal(pthread_create(&thread, NULL, creates, &c), 0);
 		do {
 			err = kvmm_pool_destroy(lt->kv, NAME, KVMM_POOL_FORCE);
-		} while (err == -ENOENT);
-		assert_int_equal(err, 0);
+		} while (err == -ENOENT &&
+			 !__atomic_load_n(&c.done, __ATOMIC_ACQUIRE));
 		assert_int_equal(pthread_join(thread, NULL), 0);
+		if (err == -ENOENT)
+			err = kvmm_pool_destroy(lt->kv, NAME, KVMM_POOL_FORCE);
+		assert_int_equal(err, 0);
 		if (c.err)
 			assert_int_equal(c.err, -ENODEV);
 	}
