@@ -77,7 +77,7 @@ can_run_uml()
 vm=(--image "$(kernel --print kernel)" --modules "$(kernel --print modules)"
 	--build "$build" --name "$name" --fresh --rmmod)
 # Reports are complete, also the second of KASAN's; run.sh boots again after any.
-append='kasan_multi_shot'
+append='kasan_multi_shot page_poison=1'
 test_timeout=600
 case $arch in
 um)
