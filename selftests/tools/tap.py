@@ -54,12 +54,15 @@ class Result:
 
 
 def ctl(*args, stdin=None, env=None, timeout=120):
-    """Run kvmmctl with the user backend unless the arguments say another."""
+    """Run kvmmctl with the user backend unless the arguments say another.
+
+    stdin: bytes, or an open file."""
     argv = [KVMMCTL, *map(str, args)]
     if not any(a.startswith('--backend') for a in argv):
         argv[1:1] = ['--backend', 'user']
     full = dict(os.environ, LC_ALL='C', **(env or {}))
-    p = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE,
+    given = {'stdin': stdin} if hasattr(stdin, 'fileno') else {'input': stdin}
+    p = subprocess.run(argv, **given, stdout=subprocess.PIPE,
                        stderr=subprocess.PIPE, env=full, timeout=timeout)
     return Result(p.returncode, p.stdout.decode(errors='replace'),
                   p.stderr.decode(errors='replace'))

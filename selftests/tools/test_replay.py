@@ -115,6 +115,15 @@ def output(path):
     r = replay(path, '--swap', swap, '--frames', 1, '--slots', 8)
     ok(found(r) == (6, 1, 1, 0) and not os.path.exists(swap),
        '--swap: made anew, and nothing is left of it', r)
+    os.link(path, swap)
+    r = ctl('replay', path, '--swap', swap)
+    ok(r.rc == 1 and 'is the trace, and would be lost' in r.err and
+       os.path.getsize(swap), '--swap: not the trace, under whatever name', r)
+    with open(path, 'rb') as f:
+        r = ctl('replay', '-', '--swap', swap, stdin=f)
+    ok(r.rc == 1 and 'is the trace, and would be lost' in r.err and
+       os.path.getsize(swap), 'nor what is read on standard input', r)
+    os.unlink(swap)
     r = replay(path, '--swap', swap, '--frames', 1)
     equal((r.json()['slots'], found(r)), (4, (6, 1, 1, 0)),
           '--swap without --slots: four times --frames', r)

@@ -3,6 +3,11 @@
  * kvmmctl replay: a request trace through a pool, and what was found where.
  */
 #include "replay.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "output.h"
 #include "size.h"
 
@@ -31,6 +36,20 @@ static const struct opt opts[] = {
 	{ 0, NULL, NULL, NULL },
 };
 
+/* The area is made anew and goes: not of what is to be read. */
+static int check_not_trace(const char *swap, const char *trace)
+{
+	struct stat a, b;
+
+	if (stat(swap, &a))
+		return 0;
+	if (strcmp(trace, "-") ? stat(trace, &b) : fstat(STDIN_FILENO, &b))
+		return 0;
+	if (a.st_dev != b.st_dev || a.st_ino != b.st_ino)
+		return 0;
+	return fail("--swap: %s is the trace, and would be lost", swap);
+}
+
 static int parse(const struct args *args, struct replay_opts *o,
 		 uint64_t *limit)
 {
@@ -49,6 +68,8 @@ static int parse(const struct args *args, struct replay_opts *o,
 	o->swap = args->value[OPT_SWAP];
 	if (o->swap && !*o->swap)
 		return fail("--swap: the name is empty");
+	if (o->swap && check_not_trace(o->swap, args->pos[0]))
+		return EXIT_ERROR;
 	if (o->swap && !args->value[OPT_SLOTS])
 		slots = frames * 4;
 	if (o->swap && !slots)
