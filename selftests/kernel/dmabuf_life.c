@@ -365,7 +365,9 @@ TEST_F(dmabuf, untold)
 	}
 	__atomic_store_n(&trap.go, -1, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
-	EXPECT_LT(0, failed);
+	/* With one CPU it takes luck; there failnth_mem has each copy fail. */
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		EXPECT_LT(0, failed);
 	EXPECT_LT(0, good);
 	munmap(trap.arg, 4096);
 }
