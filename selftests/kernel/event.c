@@ -51,9 +51,9 @@ TEST_F(event, purged)
 	int i;
 
 	ASSERT_EQ(0, choose(&self->t, PURGED, 0));
-	ASSERT_EQ(0, store_refs(&self->t, 1, FRAMES, refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, refs));
 	EXPECT_EQ(0, ready(&self->t));
-	ASSERT_EQ(0, store_refs(&self->t, 1 + FRAMES, 3, refs + FRAMES));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1 + FRAMES, 3, refs + FRAMES));
 	EXPECT_EQ(POLLIN, ready(&self->t));
 	ASSERT_EQ(3, take(&self->t, self->ev, MAX));
 	for (i = 0; i < 3; i++) {
@@ -89,7 +89,7 @@ TEST_F(event, dropped)
 	struct kvmm_block_ref refs[2];
 
 	ASSERT_EQ(0, choose(&self->t, BIT(KVMM_NR_EVENTS) - 1, 0));
-	ASSERT_EQ(0, store_refs(&self->t, 1, 2, refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, 2, refs));
 	ASSERT_EQ(0, kt_drop1(&self->t, refs[0].handle));
 	ASSERT_EQ(0, kt_reset(&self->t, NULL));
 	EXPECT_EQ(KVMM_MISS, kt_where1(&self->t, 2, NULL));
@@ -106,7 +106,7 @@ TEST_F(event, evicted)
 	ASSERT_LE(0, area);
 	ASSERT_EQ(0, kt_attach(&self->t, area, 0, 0, 0, NULL));
 	ASSERT_EQ(0, choose(&self->t, PURGED | EVICTED, 0));
-	ASSERT_EQ(0, store_refs(&self->t, 1, FRAMES, refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, refs));
 	/* written, but still in memory */
 	ASSERT_EQ(FRAMES, kt_swap(&self->t, KVMM_SWAP_OUT, refs, FRAMES, 0));
 	EXPECT_EQ(0, ready(&self->t));
@@ -300,7 +300,7 @@ TEST_F(event, degraded)
 		SKIP(return, "no null_blk");
 	ASSERT_LE(0, disk);
 	ASSERT_EQ(0, kt_attach(&self->t, disk, 0, 0, 0, NULL));
-	ASSERT_EQ(0, store_refs(&self->t, 1, 4, refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, 4, refs));
 	ASSERT_EQ(1, kt_swap(&self->t, KVMM_SWAP_OUT, refs, 1,
 			     KVMM_SWAP_DROP));
 	ASSERT_EQ(0, choose(&self->t, DEGRADED | PURGED, 0));

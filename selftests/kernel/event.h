@@ -81,23 +81,11 @@ static inline bool is_block(const struct kvmm_event *ev, uint32_t type,
 	       !ev->flags && !memcmp(ev->key, key, sizeof(key));
 }
 
-/* Blocks id, id + 1 ..., each younger than the one before it. */
-static inline int store_refs(struct kt *t, uint64_t id, uint32_t n,
-		      struct kvmm_block_ref *refs)
-{
-	uint32_t i;
-	int ret = 0;
-
-	for (i = 0; i < n && !ret; i++)
-		ret = kt_store(t, id + i, 1, &refs[i]);
-	return ret;
-}
-
 static inline int store(struct kt *t, uint64_t id, uint32_t n)
 {
 	struct kvmm_block_ref refs[2 * FRAMES];
 
-	return store_refs(t, id, n, refs);
+	return kt_store_each(t, id, n, refs);
 }
 
 #endif /* KVMM_EVENT_TEST_H */

@@ -131,6 +131,17 @@ out:
 	return ret;
 }
 
+int kt_store_each(struct kt *t, uint64_t id, uint32_t n,
+		  struct kvmm_block_ref *refs)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < n && !ret; i++)
+		ret = kt_store(t, id + i, 1, &refs[i]);
+	return ret;
+}
+
 int kt_lookup(struct kt *t, uint64_t id, uint32_t n, uint32_t flags,
 	      struct kvmm_block_ref *refs)
 {

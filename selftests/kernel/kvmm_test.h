@@ -125,6 +125,10 @@ int kt_publish1(struct kt *t, uint64_t handle, uint64_t id, uint32_t flags);
 int kt_store(struct kt *t, uint64_t id, uint32_t n,
 	     struct kvmm_block_ref *refs);
 
+/* The same one by one: each is younger than the one before it. */
+int kt_store_each(struct kt *t, uint64_t id, uint32_t n,
+		  struct kvmm_block_ref *refs);
+
 /* Looks up id, id + 1 ...; returns the prefix found. */
 int kt_lookup(struct kt *t, uint64_t id, uint32_t n, uint32_t flags,
 	      struct kvmm_block_ref *refs);

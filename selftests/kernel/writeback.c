@@ -126,18 +126,6 @@ static int get(const char *name)
 	return atoi(value);
 }
 
-/* Blocks id, id + 1 ..., each younger than the one before it. */
-static int store(struct kt *t, uint64_t id, uint32_t n,
-		 struct kvmm_block_ref *refs)
-{
-	uint32_t i;
-	int ret = 0;
-
-	for (i = 0; i < n && !ret; i++)
-		ret = kt_store(t, id + i, 1, &refs[i]);
-	return ret;
-}
-
 TEST_F(writeback, choosing)
 {
 	struct kvmm_info info;
@@ -177,7 +165,7 @@ TEST_F(writeback, root_only)
 TEST_F(writeback, off)
 {
 	ASSERT_EQ(0, make(self, 0, 0, SLOTS));
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	kt_sleep_ms(100);
 	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).blocks[KVMM_RESIDENT]);
 	EXPECT_EQ(0, kt_stat_of(&self->t).swap_outs);
@@ -193,7 +181,7 @@ TEST_F(writeback, keeps_victims_at_hand)
 
 	/* on when the pool is full: else it would begin, and end, on the way */
 	ASSERT_EQ(0, make(self, 0, HIGH, SLOTS));
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	ASSERT_EQ(0, set("clean_low", "250"));
 	ASSERT_TRUE(comes_to(&self->t, half));
 	st = kt_stat_of(&self->t);
@@ -226,7 +214,7 @@ TEST_F(writeback, pins)
 	uint32_t half = FRAMES * HIGH / 1000, i;
 
 	ASSERT_EQ(0, make(self, 0, HIGH, SLOTS));
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	for (i = 0; i < half; i++)
 		ASSERT_EQ(0, kt_pin1(&self->t, self->refs[i].handle));
 	ASSERT_EQ((int)half,
@@ -263,14 +251,14 @@ TEST_F(writeback, switched)
 	struct kvmm_block_ref refs[8];
 
 	ASSERT_EQ(0, make(self, 0, 0, SLOTS));
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	ASSERT_EQ(0, set("clean_high", "125"));
 	ASSERT_EQ(0, set("clean_low", "125"));
 	ASSERT_TRUE(comes_to(&self->t, 8));
 	ASSERT_EQ(0, set("clean_low", "0"));
 	ASSERT_EQ(0, kt_alloc(&self->t, refs, 8));
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, 8, NULL));
-	ASSERT_EQ(0, store(&self->t, 100, 8, refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 100, 8, refs));
 	EXPECT_EQ(8, clean_outs(&self->t, 8));
 	EXPECT_EQ(0, kt_stat_of(&self->t).blocks[KVMM_WRITING]);
 }
@@ -283,7 +271,7 @@ TEST_F(writeback, area_comes_later)
 	spec.clean_low = LOW;
 	spec.clean_high = HIGH;
 	ASSERT_EQ(0, kt_create_spec(&self->t, &spec));
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	ASSERT_EQ(0, kt_attach(&self->t, self->area, 0, 0, 0, NULL));
 	EXPECT_TRUE(comes_to(&self->t, FRAMES * HIGH / 1000));
 	/* it does not come in the way of a detach, and ends with it */
@@ -295,7 +283,7 @@ TEST_F(writeback, area_comes_later)
 TEST_F(writeback, few_slots)
 {
 	ASSERT_EQ(0, make(self, LOW, HIGH, 8));
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	ASSERT_TRUE(comes_to(&self->t, 8));
 	kt_sleep_ms(50);
 	EXPECT_EQ(8, kt_stat_of(&self->t).swap_outs);
@@ -313,7 +301,7 @@ TEST_F(writeback, full_area)
 	for (round = 0; round < 4; round++) {
 		ASSERT_EQ(0, kt_alloc_wait(&self->t, refs, 48, 60000, NULL));
 		ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, 48, NULL));
-		ASSERT_EQ(0, store(&self->t, 1 + round * 48, 48, refs));
+		ASSERT_EQ(0, kt_store_each(&self->t, 1 + round * 48, 48, refs));
 		ASSERT_TRUE(comes_to(&self->t, FRAMES * LOW / 1000));
 	}
 	EXPECT_LT(0, kt_stat_of(&self->t).slots_evicted);
@@ -343,7 +331,7 @@ TEST_F(writeback, bounded_in_flight)
 	if (ret == -ENODEV)
 		SKIP(return, "no null_blk");
 	ASSERT_EQ(0, ret);
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	do {
 		now = kt_stat_of(&self->t).blocks[KVMM_WRITING];
 		most = now > most ? now : most;
@@ -368,7 +356,7 @@ TEST_F(writeback, reads_first)
 		SKIP(return, "no null_blk");
 	ASSERT_EQ(0, ret);
 	ASSERT_EQ(0, kt_ring_init(&r, &self->t, FRAMES, 0, false));
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	ASSERT_EQ(48, kt_swap(&self->t, KVMM_SWAP_OUT, self->refs, 48,
 			      KVMM_SWAP_DROP));
 	for (i = 0; i < 8; i++)
@@ -403,7 +391,7 @@ TEST_F(writeback, disk_fails)
 		SKIP(return, "no null_blk");
 	ASSERT_EQ(0, ret);
 	ASSERT_EQ(0, kt_nullb_fail(true));
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	for (i = 0; i < 6000 && !(kt_stat_of(&self->t).degraded &&
 				  !kt_stat_of(&self->t).blocks[KVMM_WRITING]); i++)
 		kt_sleep_ms(10);
@@ -416,7 +404,7 @@ TEST_F(writeback, disk_fails)
 	ASSERT_EQ(0, kt_alloc(&self->t, refs, 8));
 	ASSERT_EQ(0, kt_batch(&self->t, KVMM_UNPIN, refs, 8, NULL));
 	EXPECT_EQ(8, kt_stat_of(&self->t).purged);
-	ASSERT_EQ(0, store(&self->t, 100, 8, refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 100, 8, refs));
 	EXPECT_EQ(outs, kt_stat_of(&self->t).write_errors);
 	/* a new area, and it goes on */
 	ASSERT_EQ(0, kt_nullb_fail(false));
@@ -435,7 +423,7 @@ TEST_F(writeback, pool_ends)
 	if (ret == -ENODEV)
 		SKIP(return, "no null_blk");
 	ASSERT_EQ(0, ret);
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	ASSERT_EQ(0, kt_destroy(POOL, KVMM_POOL_FORCE));
 	EXPECT_EQ(-ENODEV, kt_alloc(&self->t, self->refs, 1));
 	kt_close(&self->t);
@@ -449,7 +437,7 @@ TEST_F(writeback, area_ends)
 	if (ret == -ENODEV)
 		SKIP(return, "no null_blk");
 	ASSERT_EQ(0, ret);
-	ASSERT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	ASSERT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	ASSERT_EQ(0, kt_detach(&self->t, 0));
 	EXPECT_EQ(FRAMES, kt_stat_of(&self->t).blocks[KVMM_RESIDENT]);
 	EXPECT_EQ(FRAMES, kt_load_all(&self->t, 1, FRAMES));
@@ -477,7 +465,7 @@ TEST_F(writeback, frozen)
 	ASSERT_EQ(0, make(self, LOW, HIGH, SLOTS));
 	ASSERT_EQ(0, ioctl(dir, FIFREEZE, 0));
 	rescue = kt_spawn(thaw_later, &dir);
-	EXPECT_EQ(0, store(&self->t, 1, FRAMES, self->refs));
+	EXPECT_EQ(0, kt_store_each(&self->t, 1, FRAMES, self->refs));
 	kt_sleep_ms(50);
 	EXPECT_EQ(0, kt_stat_of(&self->t).swap_outs);
 	EXPECT_EQ(0, kt_stat_of(&self->t).degraded);
